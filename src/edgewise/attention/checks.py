@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_probability, describe
+from edgewise._utils.arguments import check_choice, check_range, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 from edgewise.attention.biases import EdgeTerm, EdgeVector, Projected, TableBias
@@ -131,8 +131,12 @@ def checked_call(
             remedy="choose a score of edgewise.attention.scores",
         )
     if dropout:
-        check_probability(
-            "dropout", dropout, "choose for example 0.1 in training, and 0.0 otherwise"
+        check_range(
+            "dropout",
+            dropout,
+            "choose for example 0.1 in training, and 0.0 otherwise",
+            least=0,
+            most=1,
         )
     bare = bias is None and gain is None and edge_key is None and edge_value is None
     # Edge vectors have one entry per query head, so grouped keys and values are repeated.

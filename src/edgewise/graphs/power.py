@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.graphs.edges import edges_of_keys
@@ -25,8 +25,12 @@ class Power(Pattern):
     k: int
 
     def __post_init__(self) -> None:
-        check_count(
-            "k", self.k, 1, "choose for example 2; for self-loops only, use graphs.window(0)"
+        check_range(
+            "k",
+            self.k,
+            "choose for example 2; for self-loops only, use graphs.window(0)",
+            least=1,
+            integer=True,
         )
 
     @staticmethod

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise.graphs.edges import Edges
 from edgewise.graphs.graph import Graph, Pattern
 from edgewise.graphs.sampling import distinct_numbers
@@ -30,8 +30,14 @@ class Random(Pattern):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("degree", self.degree, 0, "pass the number of sources of each target")
-        check_count("seed", self.seed, 0, "pass any non-negative integer")
+        check_range(
+            "degree",
+            self.degree,
+            "pass the number of sources of each target",
+            least=0,
+            integer=True,
+        )
+        check_range("seed", self.seed, "pass any non-negative integer", least=0, integer=True)
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         degree = min(self.degree, num_sources)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 from edgewise.graphs.intervals import Intervals
 
@@ -31,8 +31,10 @@ class Window(Pattern):
     dilation: int = 1
 
     def __post_init__(self) -> None:
-        check_count("radius", self.radius, 0, "choose 0 for the node alone")
-        check_count("dilation", self.dilation, 1, "choose 1 for consecutive positions")
+        check_range("radius", self.radius, "choose 0 for the node alone", least=0, integer=True)
+        check_range(
+            "dilation", self.dilation, "choose 1 for consecutive positions", least=1, integer=True
+        )
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)

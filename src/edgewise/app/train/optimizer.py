@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from edgewise._utils.arguments import check_choice, check_share
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 
 Name = Literal["adam", "adamw"]
@@ -62,8 +62,12 @@ class OptimizerSettings:
                     got=repr(getattr(self, name)),
                     remedy="choose for example 0.001",
                 )
-        check_share(
-            "optimizer.beta2", self.beta2, "choose for example 0.999, or 0.99 for short runs"
+        check_range(
+            "optimizer.beta2",
+            self.beta2,
+            "choose for example 0.999, or 0.99 for short runs",
+            least=0,
+            below=1,
         )
         if not 0 < self.layer_decay <= 1:
             raise ArgumentError(

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import nn
 
-from edgewise._utils.arguments import check_choice, check_from_zero, check_least
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.app.files.targets import Target
 from edgewise.app.train.backbone import trunk_names
@@ -83,11 +83,15 @@ class TrainerSettings:
         for name, known in choices.items():
             check_choice(f"trainer.{name}", getattr(self, name), get_args(known))
         for name, usual in (("epochs", 100), ("accumulate_grad_batches", 1), ("devices", 1)):
-            check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
+            check_range(
+                f"trainer.{name}", getattr(self, name), f"choose for example {usual}", least=1
+            )
         self._check_averages()
         for name in ("patience", "freeze_backbone_epochs", "clip_norm"):
-            check_from_zero(f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}")
-        check_from_zero("trainer.save_every", self.save_every, "choose for example 60")
+            check_range(
+                f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}", least=0
+            )
+        check_range("trainer.save_every", self.save_every, "choose for example 60", least=0)
 
     def _check_averages(self) -> None:
         if not 0 <= self.ema_decay < 1:

@@ -6,7 +6,7 @@ import warnings
 
 import torch
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 
@@ -24,7 +24,7 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
     Raises:
         ArgumentError: the family has no learned positions, or ``positions`` is too small.
     """
-    check_count("positions", positions, 1, "choose for example 4096")
+    check_range("positions", positions, "choose for example 4096", least=1, integer=True)
     kind = theirs["model_type"]
     if kind not in TABLES:
         raise ArgumentError(

@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import chosen, ranges, starts
 from edgewise.app.files.files import find_raw, not_published
@@ -63,7 +63,7 @@ class MaskedMolecules(Data):
                 got=repr(self.mask_fraction),
                 remedy="choose for example 0.15",
             )
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
 
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))
