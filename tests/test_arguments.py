@@ -41,6 +41,7 @@ def in_12(argument: str, value: int, remedy: str) -> None:
         (in_range(above=0), "a number above 0", [1e-9, 3, INF], [0, -1]),
         (in_range(least=0, below=1), "a number from 0 to below 1", [0, 0.999], [-1e-9, 1]),
         (in_range(least=0, most=1), "a number from 0 to 1", [0, 0.5, 1], [-1e-9, 1.001]),
+        (in_range(above=0, most=1), "a number above 0 and at most 1", [1e-9, 1], [0, 1.001]),
         (
             in_range(least=2, integer=True),
             "an integer of at least 2",

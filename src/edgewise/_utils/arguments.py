@@ -59,19 +59,20 @@ def check_range(
     integer: bool = False,
 ) -> None:
     """Raise ArgumentError unless the value is a number, or an integer, between these bounds."""
-    low, high = "", ""
     valid = not integer or (isinstance(value, Integral) and not isinstance(value, bool))
+    bounds = "" if above is None else f" above {above}"
+    valid = valid and (above is None or value > above)
     if least is not None:
-        low = f" of at least {least}" if most is None and below is None else f" from {least}"
+        bounds = f" of at least {least}" if most is None and below is None else f" from {least}"
         valid = valid and value >= least
-    if above is not None:
-        low, valid = f" above {above}", valid and value > above
     if most is not None:
-        high, valid = f" to {most}", valid and value <= most
+        bounds += f" to {most}" if above is None else f" and at most {most}"
+        valid = valid and value <= most
     if below is not None:
-        high, valid = f" to below {below}", valid and value < below
+        bounds += f" to below {below}" if above is None else f" and below {below}"
+        valid = valid and value < below
     kind = "an integer" if integer else "a number"
-    _check(valid, argument, f"{kind}{low}{high}", value, remedy)
+    _check(valid, argument, kind + bounds, value, remedy)
 
 
 def check_seed(argument: str, value: int) -> None:

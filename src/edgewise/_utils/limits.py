@@ -378,19 +378,10 @@ def check_regular(path: Path) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that contains an object.
-
-    Raises:
-        OSError: the file cannot be read.
-        ArgumentError: the file is not a regular file, or is larger than the limit ``json_bytes``.
-        ValueError: the content is not JSON, is nested too deeply, or is not an object.
-    """
+    """Read a JSON file that contains an object; use it in a ``with reading(...)`` block."""
     check_regular(path)
     LIMITS["json_bytes"].check(path.stat().st_size, path)
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise ValueError("too many nested lists") from error
+    value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__}")
     return value

@@ -59,8 +59,7 @@ class Sample:
         if self.top_k is not None:
             check_range("top_k", self.top_k, remedy, least=1, integer=True)
         if self.top_p is not None:
-            check_range("top_p", self.top_p, remedy, above=0)
-            check_range("top_p", self.top_p, remedy, least=0, most=1)
+            check_range("top_p", self.top_p, remedy, above=0, most=1)
 
     def __call__(self, logits: Tensor) -> Tensor:
         chosen = torch.multinomial(self.probabilities(logits), 1, generator=self.generator)

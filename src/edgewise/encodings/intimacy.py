@@ -57,8 +57,7 @@ def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> In
         tensor([2, 2, 2, 2])
     """
     check_square(graph, SQUARE)
-    check_range("alpha", alpha, "choose for example 0.15", above=0)
-    check_range("alpha", alpha, "choose for example 0.15", least=0, below=1)
+    check_range("alpha", alpha, "choose for example 0.15", above=0, below=1)
     nodes = torch.full((graph.num_targets, num_neighbours + 1), FAR, device=graph.device)
     steps = torch.full_like(nodes, FAR)
     for members in members_by_size(graph):

@@ -94,13 +94,8 @@ class TrainerSettings:
         check_range("trainer.save_every", self.save_every, "choose for example 60", least=0)
 
     def _check_averages(self) -> None:
-        if not 0 <= self.ema_decay < 1:
-            raise ArgumentError(
-                "trainer.ema_decay",
-                expected="a decay from 0 to below 1",
-                got=repr(self.ema_decay),
-                remedy="choose for example 0.99, or 0 for no moving average",
-            )
+        remedy = "choose for example 0.99, or 0 for no moving average"
+        check_range("trainer.ema_decay", self.ema_decay, remedy, least=0, below=1)
         if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
             raise ArgumentError(
                 "trainer.average_last_epochs",
