@@ -37,10 +37,7 @@ def check_choice(argument: str, name: str, choices: Iterable[str]) -> None:
 
 
 def check_given(argument: str, value: T | None, expected: str, remedy: str = "") -> T:
-    """Return the value; raise ArgumentError if it is None, or an empty string, list or tuple.
-
-    The default remedy is that of an option of a command.
-    """
+    """Return the value; raise ArgumentError if it is None, or an empty string, list or tuple."""
     if value is None or (isinstance(value, (str, tuple, list)) and not value):
         remedy = remedy or f"name {expected} with --{argument}"
         raise ArgumentError(argument, expected=expected, got="none", remedy=remedy)
