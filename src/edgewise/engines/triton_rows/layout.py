@@ -44,16 +44,6 @@ class TritonSide(SortedEdges):
     """Sorted edges for the Triton kernels, divided into programs. The host waits for the GPU once.
 
     A *slot* is the memory for the partial result of a piece of a row.
-
-    Attributes:
-        short: ``[count, 4]``, int32, for each row of at most ``SHORT`` edges: row, index of its
-            first edge, of its last edge + 1, and -1. Rows are sorted by decreasing degree; rows of
-            the same degree keep their order.
-        long: the same for pieces of longer rows, sorted by roughly decreasing degree. The last
-            number is the index of the piece's slot, or -1 if the row is not cut.
-        merges: ``[count, 3]``, for each row that is cut: row, index of its first slot, and of its
-            last slot + 1.
-        slots: number of slots.
     """
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
@@ -80,10 +70,13 @@ class TritonSide(SortedEdges):
         size = torch.where(degree > PIECE, SHORT + 64, size)
         order = torch.sort(size, stable=True, descending=True).indices
         long, rest = order[: self.rows - short], order[self.rows - short :]
+        # Rows of at most SHORT edges, by decreasing degree: row, first edge, last edge + 1 and -1.
         self.short = self._items(rest, torch.ones_like(rest), short, 0)
+        # The same for pieces of longer rows; the last number is a slot, or -1 for a whole row.
         self.long = self._items(long, pieces[long].long(), len(long) - cut + self.slots, self.slots)
         stop = pieces[order[:cut]].long().cumsum(0)
         start = stop - pieces[order[:cut]]
+        # For each row that is cut: row, first slot, and last slot + 1.
         self.merges = torch.stack([order[:cut], start, stop], 1).int()
         self._row: Tensor | None = None
 
