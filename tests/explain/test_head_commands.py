@@ -183,7 +183,7 @@ def test_a_figure_that_cannot_be_written_is_refused_first(
         ([], "either a fraction"),
         (["--fraction", "0.5", "--heads", "0:1"], "got both"),
         (["--fraction", "0.9"], "from 0 to 0.75"),
-        (["--fraction", "1.5"], "a number from 0"),
+        (["--fraction", "1.5"], "a fraction from 0"),
         (["--heads", "0:9"], f"heads of {LAYER}: 0, 1, 2, 3; got 9"),
         (["--heads", "0"], "LAYER:HEAD,HEAD"),
         (["--heads", "elsewhere:0"], "got 'elsewhere'"),
