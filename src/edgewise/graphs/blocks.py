@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from edgewise._utils.arguments import check_count
-from edgewise.graphs.graph import Graph, Pattern
-from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.graph import Graph, Intervals, Pattern
 
 
 @dataclass(frozen=True, repr=False)

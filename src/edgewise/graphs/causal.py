@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise.graphs.graph import Graph, Pattern
-from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.graph import Graph, Intervals, Pattern
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,8 +8,7 @@ import torch
 
 from edgewise._utils.arguments import check_count, check_even
 from edgewise._utils.limits import LIMITS
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import Edges, Graph, Pattern
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,10 +43,8 @@ class Expander(Pattern):
         for _ in range(self.degree // 2):
             order = torch.randperm(num_targets, generator=generator)
             rings.append(torch.stack([order, order.roll(1)]))
-        causal = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
+        forward = torch.cat(rings, dim=1) if rings else torch.empty(2, 0, dtype=torch.long)
         # If there is only one node, the cycle is a self-loop, which is removed.
-        causal = causal[:, causal[0] != causal[1]]
-        target, source = torch.cat([causal, causal.flip(0)], dim=1)
-        number = (target * num_targets + source).unique()  # Sort by target and remove duplicates.
-        n = max(num_targets, 1)
-        return Edges(torch.stack([number % n, number // n]), num_targets, num_sources)
+        forward = forward[:, forward[0] != forward[1]]
+        target, source = torch.cat([forward, forward.flip(0)], dim=1)
+        return Edges(torch.stack([source, target]), num_targets, num_sources).unique()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from edgewise.graphs.convert import check_sized
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph
+from edgewise.graphs.graph import Edges, Graph
 
 
 def incidence(graph: Graph) -> Edges:

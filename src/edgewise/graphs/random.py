@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.arguments import check_count
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import Edges, Graph, Pattern
 from edgewise.graphs.sampling import distinct_numbers
 
 

@@ -29,8 +29,7 @@ TRACED = Traced()
 def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
     """Store the graph of a pattern on ``TRACED`` during tracing, and return the attribute's name.
 
-    Returns None if the compiled code itself creates the pattern, because its fields then have no
-    values during tracing.
+    Returns None if the compiled code itself creates the pattern, whose fields then have no values.
     """
     if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
         return None
@@ -40,20 +39,13 @@ def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) ->
     return name
 
 
-def _bind_eagerly(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+@torch.compiler.disable(reason="create patterns outside of compiled code")
+def _bind_after_a_break(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
     return bound_graphs(pattern, num_targets, num_sources)
 
 
-_bind_after_a_break = torch.compiler.disable(
-    _bind_eagerly, reason="create patterns outside of compiled code"
-)
-
-
 def bind_traced(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    """Return the graph of a pattern for these numbers of nodes, in compiled code.
-
-    The code is compiled again for each number of nodes.
-    """
+    """Return the graph of a pattern in code that is compiled again for each number of nodes."""
     name = _bind_while_tracing(pattern, num_targets, num_sources)
     graph: Graph = (
         _bind_after_a_break(pattern, num_targets, num_sources)
