@@ -121,8 +121,8 @@ def _continued(open_: Beams, log_probability: Tensor, count: int) -> tuple[Beams
     """Return the ``count`` best extensions ``[B, count, T + 1]``, and their parent beams."""
     vocabulary = log_probability.shape[-1]
     total = (open_.scores[..., None] + log_probability).flatten(1)
-    scores, place = total.topk(min(count, total.shape[1]))
-    parent, token = place // vocabulary, place % vocabulary
+    scores, index = total.topk(min(count, total.shape[1]))
+    parent, token = index // vocabulary, index % vocabulary
     ids = torch.cat([_take(open_.ids, parent), token[..., None]], dim=-1)
     return Beams(ids, scores), parent
 

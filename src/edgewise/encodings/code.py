@@ -9,15 +9,7 @@ from edgewise._utils.errors import ArgumentError
 
 
 def check_code(code: Tensor, *shape: int, argument: str = "positions") -> None:
-    """Raise ArgumentError if ``code`` is not a tensor of the given shape.
-
-    Without the check, the result for another graph could broadcast silently.
-
-    Args:
-        code: result of ``encoding.code(graph)``.
-        shape: expected size of each dimension.
-        argument: name of ``code`` in the error message.
-    """
+    """Raise ArgumentError if ``code`` has another shape, which could broadcast silently."""
     if not isinstance(code, Tensor) or code.shape != shape:
         raise ArgumentError(
             argument,

@@ -245,14 +245,9 @@ def _clip(behind: Tensor, radius: int) -> Tensor:
 def by_offset(
     graph: Graph, key: Hashable, classes: Callable[[Tensor], Tensor], table: Tensor
 ) -> TableBias:
-    """Return the attention bias of each edge's offset i - j: ``table[classes(i - j)]``.
+    """Return the attention bias ``table[classes(i - j)]`` of each edge.
 
-    Args:
-        graph: graph of the edges; it stores the classes.
-        key: name under which the graph stores the classes.
-        classes: function that maps offsets ``i - j`` to classes (rows of ``table``); it also
-            receives offsets at which the graph has no edge.
-        table: bias of each class, ``[classes, H]``.
+    The graph stores the classes under ``key``; ``classes`` also receives offsets without an edge.
     """
     graph = check_sized(graph).to(table.device)
     if torch.compiler.is_compiling():

@@ -58,19 +58,19 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
     for _ in range(rounds):
         # Sort the colours of the neighbours of each target.
         by_color = (target * max(n_colors, 1) + colors[source]).argsort()
-        read = colors[source[by_color]]
-        found, used = torch.empty_like(colors), 0
+        neighbour_colors = colors[source[by_color]]
+        refined, n_refined = torch.empty_like(colors), 0
         # Compare all nodes of the same degree at once, as rows of equal length.
         for d in degree.unique().tolist():
             nodes = (degree == d).nonzero()[:, 0]
-            place = first[nodes, None] + torch.arange(d, device=graph.device)
-            rows = torch.cat([colors[nodes, None], read[place]], dim=1)
+            index = first[nodes, None] + torch.arange(d, device=graph.device)
+            rows = torch.cat([colors[nodes, None], neighbour_colors[index]], dim=1)
             distinct, number = rows.unique(dim=0, return_inverse=True)
-            found[nodes] = used + number
-            used += len(distinct)
-        if used == n_colors:
+            refined[nodes] = n_refined + number
+            n_refined += len(distinct)
+        if n_refined == n_colors:
             break
-        colors, n_colors = found, used
+        colors, n_colors = refined, n_refined
     return colors
 
 

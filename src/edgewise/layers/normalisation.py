@@ -38,5 +38,5 @@ def _of_degrees(graph: Graph) -> Tensor:
 
 
 def _inverse_root(degree: Tensor) -> Tensor:
-    nothing = degree == 0
-    return degree.masked_fill(nothing, 1).rsqrt().masked_fill(nothing, 0)
+    is_zero = degree == 0
+    return degree.masked_fill(is_zero, 1).rsqrt().masked_fill(is_zero, 0)
