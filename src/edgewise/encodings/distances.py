@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_least, checked, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import EdgeTerms, TableBias
-from edgewise.encodings.code import check_code
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import (
     SQUARE,
     Members,
@@ -257,7 +257,7 @@ def _empty(graph: Graph, dtype: torch.dtype, fill: float) -> Tensor:
     return torch.full((_num_pairs(graph),), fill, dtype=dtype, device=graph.device)
 
 
-class DistanceEncoding(nn.Module):
+class DistanceEncoding(GraphEncoding):
     r"""Add a linear map of log(1 + the number of nodes at distance d), for d from 1 to m.
 
     The code of a node is :func:`distance_encoding` with the set of all nodes of its graph. A last
@@ -276,19 +276,12 @@ class DistanceEncoding(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, max_distance: int = 5) -> None:
         super().__init__()
         check_least("max_distance", max_distance, 1, "choose for example 5")
         self.max_distance = max_distance
+        self.settings = (max_distance,)
         self.project = nn.Linear(max_distance + 1, width, bias=False)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return for each node the number of nodes at each distance, ``[N, max_distance + 1]``.
@@ -310,7 +303,7 @@ class DistanceEncoding(nn.Module):
         return out
 
 
-class ShortestPath(nn.Module):
+class ShortestPath(GraphEncoding):
     r"""Learned attention bias of the shortest-path distance, :math:`b_{ij} = T[\min(d(j, i), m)]`.
 
     Args:
@@ -329,20 +322,15 @@ class ShortestPath(nn.Module):
         torch.Size([4, 32])
     """
 
-    compares_graphs = False
     of_pairs = True
 
     def __init__(self, heads: int, max_distance: int = 20) -> None:
         super().__init__()
         check_least("max_distance", max_distance, 1, "choose for example 20")
         self.max_distance = max_distance
+        self.settings = (max_distance,)
         self.table = nn.Parameter(torch.empty(max_distance + 2, heads))
         nn.init.normal_(self.table, std=0.02)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the clipped distance of each pair of nodes, ``[P]``; see :func:`shortest_paths`.
@@ -362,7 +350,7 @@ class ShortestPath(nn.Module):
         return {"bias": TableBias(code, self.table)}
 
 
-class PathEdges(nn.Module):
+class PathEdges(GraphEncoding):
     r"""Learned attention bias from the features of the edges along a shortest path (Graphormer).
 
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
@@ -385,19 +373,14 @@ class PathEdges(nn.Module):
         torch.Size([16, 4])
     """
 
-    compares_graphs = False
     of_pairs = True
 
     def __init__(self, edge_width: int, heads: int, max_path_length: int = 5) -> None:
         super().__init__()
         self.max_path_length = max_path_length
+        self.settings = (max_path_length,)
         self.weight = nn.Parameter(torch.empty(max_path_length, edge_width, heads))
         nn.init.normal_(self.weight, std=edge_width**-0.5)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the edges of a shortest path for each pair of nodes, ``[P, max_path_length]``.

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_least
 from edgewise._utils.errors import ArgumentError, counted, require
-from edgewise.encodings.code import check_code
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import (
     LARGEST,
     Members,
@@ -187,7 +187,7 @@ class RepeatedEigenvalueWarning(UserWarning):
     """Warning: eigenvectors of repeated eigenvalues depend on the node order."""
 
 
-class Laplacian(nn.Module):
+class Laplacian(GraphEncoding):
     """Add a linear map of Laplacian eigenvectors U, :math:`x_i + W (U_{i1}, …, U_{ik})`.
 
     The sign of each eigenvector is sampled in every training step.
@@ -205,18 +205,11 @@ class Laplacian(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, k: int = 8) -> None:
         super().__init__()
         self.k = k
+        self.settings = (k,)
         self.project = nn.Linear(k, width, bias=False)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the eigenvectors ``[N, k]``. Compute them once per data set."""
@@ -232,7 +225,7 @@ class Laplacian(nn.Module):
         return out
 
 
-class SignInvariant(nn.Module):
+class SignInvariant(GraphEncoding):
     """Add a map of Laplacian eigenvectors that does not depend on their signs (SignNet).
 
     The result is :math:`x + ρ([φ(u_1) + φ(-u_1), …, φ(u_k) + φ(-u_k)])`, with networks ρ and φ.
@@ -251,19 +244,12 @@ class SignInvariant(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, k: int = 8, hidden: int = 16) -> None:
         super().__init__()
         self.k = k
+        self.settings = (k,)
         self.each = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
         self.all = nn.Sequential(nn.Linear(k * hidden, width), nn.ReLU(), nn.Linear(width, width))
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the eigenvectors ``[N, k]``; see :meth:`Laplacian.code`."""
