@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.graphs.batch import batch, membership
-from edgewise.graphs.blocks import Blocks as blocks
-from edgewise.graphs.causal import Causal as causal
-from edgewise.graphs.complete import Complete as complete
+from edgewise.graphs.batch import batch, incidence, membership
 from edgewise.graphs.convert import (
     check_sized,
     check_square,
@@ -15,9 +12,7 @@ from edgewise.graphs.convert import (
     from_pyg,
     from_scipy,
 )
-from edgewise.graphs.empty import Empty as empty
 from edgewise.graphs.expand import Expand as expand
-from edgewise.graphs.expander import Expander as expander
 from edgewise.graphs.expression import parse_expression
 from edgewise.graphs.graph import (
     Edges,
@@ -30,9 +25,13 @@ from edgewise.graphs.graph import (
 from edgewise.graphs.graph import Window as window
 from edgewise.graphs.grid import Grid as grid
 from edgewise.graphs.hubs import Hubs as hubs
-from edgewise.graphs.incidence import incidence
 from edgewise.graphs.permuted import Permuted
+from edgewise.graphs.random import Expander as expander
 from edgewise.graphs.random import Random as random
+from edgewise.graphs.sequence import Blocks as blocks
+from edgewise.graphs.sequence import Causal as causal
+from edgewise.graphs.sequence import Complete as complete
+from edgewise.graphs.sequence import Empty as empty
 from edgewise.graphs.subgraphs import Subgraphs as subgraphs
 from edgewise.graphs.tree import Tree as tree
 from edgewise.graphs.virtual import Virtual as virtual

@@ -417,7 +417,7 @@ def _counts(node: Tensor, count: int) -> Tensor:
 class Edges(Graph):
     """Graph of a ``[2, E]`` edge list, which is not checked.
 
-    Call :func:`edges` to create such a graph with checks of the indices.
+    Call :func:`edgewise.graphs.edges` to create such a graph with checks of the indices.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) ->
     return name
 
 
-@torch.compiler.disable(reason="create patterns outside of compiled code")
+@torch.compiler.disable(reason="create patterns outside of compiled code")  # type: ignore[untyped-decorator]
 def _bind_after_a_break(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
     return bound_graphs(pattern, num_targets, num_sources)
 
