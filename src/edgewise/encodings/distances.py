@@ -124,14 +124,14 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
         paths = torch.full((count, n, n, max_path_length), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
-        at = source.mT.clone()  # Follow the path from the target back to the source.
+        node = source.mT.clone()  # Follow the path from the target back to the source.
         for step in range(max_path_length):
-            last = predecessor[batch, at, source]
+            last = predecessor[batch, node, source]
             going = last >= 0
             if not bool(going.any()):
                 break
-            paths[..., step] = edge[batch, at, last.clamp(min=0)].where(going, FAR)
-            at = last.where(going, at)
+            paths[..., step] = edge[batch, node, last.clamp(min=0)].where(going, FAR)
+            node = last.where(going, node)
         all_paths[pair_index(graph, members)] = paths.flatten(1, 2)
     return all_paths
 

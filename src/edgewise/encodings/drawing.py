@@ -79,14 +79,14 @@ def _codes(
     """Return the encoding of each position and the pairwise similarities of the positions."""
     if graph is None:
         graph = window(1).bind(length).without_self_loops()
-    of_graph: Any = encoding
+    coded: Any = encoding
     if isinstance(encoding, tuple(OF_PAIRS.values())):
-        bias = encoding(of_graph.code(graph))["bias"].expand()
+        bias = encoding(coded.code(graph))["bias"].expand()
         codes = bias.mean(-1).view(graph.num_targets, -1)
         return codes, codes
     if isinstance(encoding, tuple(OF_NODES.values())):
         encoding.eval()
-        codes = encoding(torch.zeros(graph.num_targets, width), of_graph.code(graph))
+        codes = encoding(torch.zeros(graph.num_targets, width), coded.code(graph))
     elif isinstance(encoding, tuple(RELATIVE.values())):
         return _relative(encoding, length)
     elif isinstance(encoding, tuple(TURNED.values())):

@@ -113,7 +113,7 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
         column = num_zero + torch.arange(k, device=graph.device)
         exists = column < eigenvalues.shape[1]
         column = column.clamp(max=eigenvalues.shape[1] - 1)
-        values[members.which] = eigenvalues.gather(1, column) * exists
+        values[members.graph_ids] = eigenvalues.gather(1, column) * exists
         index = column[:, None].expand(-1, eigenvectors.shape[1], -1)
         vectors[members.nodes] = _with_sign(eigenvectors.gather(2, index)) * exists[:, None]
     return values.float(), vectors.float()

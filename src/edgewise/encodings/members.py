@@ -25,7 +25,7 @@ LARGEST = 8192  # maximum number of nodes per graph; a float64 matrix takes 512 
 class Members(NamedTuple):
     """Adjacency matrices of B graphs with n nodes each of a batch."""
 
-    which: Tensor
+    graph_ids: Tensor
     """Indices of these graphs in the batch, ``[B]``."""
     nodes: Tensor
     """Indices of their nodes among all nodes of the batch, ``[B, n]``."""
@@ -80,13 +80,15 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
         if size == 0:
             continue
         same = (sizes == size).nonzero()[:, 0]
-        for which in same.split(max(1, AT_ONCE // size**2)):
-            row, offset = runs_and_positions(count[which])
-            edge = by_member[first[which][row] + offset]
-            adjacency = torch.zeros(len(which), size, size, dtype=torch.double, device=sizes.device)
+        for graph_ids in same.split(max(1, AT_ONCE // size**2)):
+            row, offset = runs_and_positions(count[graph_ids])
+            edge = by_member[first[graph_ids][row] + offset]
+            adjacency = torch.zeros(
+                len(graph_ids), size, size, dtype=torch.double, device=sizes.device
+            )
             adjacency[row, target[edge], source[edge]] = 1
-            nodes = start[which, None] + torch.arange(size, device=sizes.device)
-            yield Members(which, nodes, adjacency)
+            nodes = start[graph_ids, None] + torch.arange(size, device=sizes.device)
+            yield Members(graph_ids, nodes, adjacency)
 
 
 def check_undirected(members: Members) -> None:
@@ -97,7 +99,7 @@ def check_undirected(members: Members) -> None:
             "graph",
             expected="an undirected graph, every edge in both directions",
             got="edges in one direction only, in graph "
-            f"{int(members.which[is_directed][0])} of the batch",
+            f"{int(members.graph_ids[is_directed][0])} of the batch",
             remedy="add the reverse edges: graph | graph.transpose()",
         )
 
@@ -109,4 +111,4 @@ def pair_index(graph: Graph, members: Members) -> Tensor:
     """
     first = starts(member_sizes(graph).square())
     pairs = torch.arange(members.nodes.shape[1] ** 2, device=members.nodes.device)
-    return first[members.which, None] + pairs
+    return first[members.graph_ids, None] + pairs

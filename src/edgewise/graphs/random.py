@@ -38,10 +38,10 @@ class Random(Pattern):
         degree = min(self.degree, num_sources)
         generator = torch.Generator().manual_seed(self.seed)
 
-        def draw(below: int) -> Tensor:
+        def sample(below: int) -> Tensor:
             return torch.randint(below, (num_targets,), generator=generator)
 
-        source = distinct_numbers(num_targets, degree, num_sources, draw)
+        source = distinct_numbers(num_targets, degree, num_sources, sample)
         target = torch.arange(num_targets).repeat_interleave(degree)
         return Edges(
             torch.stack([source.sort(dim=1).values.flatten(), target]), num_targets, num_sources
@@ -88,17 +88,17 @@ class Expander(Pattern):
 
 
 def distinct_numbers(
-    rows: int, count: int, below: int | Tensor, draw: Callable[[Any], Tensor]
+    rows: int, count: int, below: int | Tensor, sample: Callable[[Any], Tensor]
 ) -> Tensor:
     """Return ``[rows, count]`` random integers from 0 to ``below - 1``, distinct within each row.
 
     This is Floyd's algorithm (Bentley and Floyd, 1987) for all rows at once, whose memory does not
-    depend on ``below``. ``draw(n)`` samples an integer from 0 to n - 1 for each row, ``[rows]``.
+    depend on ``below``. ``sample(n)`` returns an integer from 0 to n - 1 for each row, ``[rows]``.
     """
     chosen = torch.empty(rows, count, dtype=torch.long)
     for k in range(count):
         largest = below - count + k
-        number = draw(largest + 1)
+        number = sample(largest + 1)
         # A row that already has the number takes the largest, which it cannot have yet.
         taken = (chosen[:, :k] == number[:, None]).any(dim=1)
         chosen[:, k] = torch.where(taken, largest, number)

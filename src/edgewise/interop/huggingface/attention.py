@@ -223,16 +223,16 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
     register()
     layers = attention_layers(model)
     is_single = isinstance(graph, str) or not isinstance(graph, Sequence)
-    items: list[Any] = [graph] * len(layers) if is_single else list(graph)  # type: ignore[arg-type]
-    if len(items) != len(layers):
+    graphs: list[Any] = [graph] * len(layers) if is_single else list(graph)  # type: ignore[arg-type]
+    if len(graphs) != len(layers):
         raise ArgumentError(
             "graph",
             expected=f"one graph, or a list with one for each attention layer ({len(layers)})",
-            got=counted(len(items), "graph"),
+            got=counted(len(graphs), "graph"),
             remedy="give one graph per layer, with None for layers that should keep their own "
             "graph",
         )
-    patterns = [parse(item) if isinstance(item, str) else item for item in items]
+    patterns = [parse(p) if isinstance(p, str) else p for p in graphs]
     patterns = [pattern if pattern is None else check_graph(pattern) for pattern in patterns]
     # Without a graph, padding positions attend too, as in the original model.
     patterns = [None if pattern == complete() else pattern for pattern in patterns]

@@ -55,8 +55,8 @@ def fill_bert(model: TextModel, layers: dict[str, Source], checkpoint: Checkpoin
         model.head = None
     head = label_head(checkpoint)
     # A classifier of texts uses the pooler as the first layer of its head.
-    of_texts = head is not None and head.dense == "pooler.dense"
-    if "pooler.dense.weight" in checkpoint.tensors and not of_texts:
+    classifies_texts = head is not None and head.dense == "pooler.dense"
+    if "pooler.dense.weight" in checkpoint.tensors and not classifies_texts:
         width = checkpoint["hidden_size"]
         model.pooler = nn.Sequential(nn.Linear(width, width), nn.Tanh())
         sources |= linear("pooler.0", "pooler.dense")

@@ -137,8 +137,9 @@ class CombinedClassifier(TextClassifier):
         logits = self.network(tokens)
         if self.training:
             return logits
-        network_scale, naive_bayes_scale = self.naive_bayes.scales
-        return network_scale * logits + naive_bayes_scale * self.naive_bayes(tokens)
+        naive_bayes_logits: Tensor = self.naive_bayes(tokens)
+        scales = self.naive_bayes.scales
+        return scales[0] * logits + scales[1] * naive_bayes_logits
 
     def network(self, tokens: Tokens) -> Tensor:
         """Return logits ``[B, out_width]`` without naive Bayes."""
