@@ -60,8 +60,7 @@ def shortest_paths(graph: Graph) -> Tensor:
 def hops(members: Members, pairs: Tensor | None = None) -> Tensor:
     """Return the distances ``[B, n, n]`` from source j to target i, or -1 if there is no path.
 
-    The breadth-first search from all nodes at once stops when the distances of the mask ``pairs``
-    ``[B, n, n]`` are known; other entries may then remain -1.
+    If a mask ``pairs`` is given, entries of other pairs may be -1.
     """
     n = members.nodes.shape[1]
     adjacency = members.adjacency.float()

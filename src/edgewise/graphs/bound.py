@@ -27,11 +27,7 @@ class _Entry:
 
 
 class BoundGraphs:
-    """Least-recently-used cache of the graphs ``pattern._build(num_targets, num_sources)``.
-
-    A graph grows when it is used, because derived tensors are cached on it. So the graphs used
-    since the last addition are measured before the next one.
-    """
+    """Least-recently-used cache of the graphs ``pattern._build(num_targets, num_sources)``."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
         self.most_bytes, self.most_graphs = most_bytes, most_graphs
@@ -75,6 +71,7 @@ class BoundGraphs:
         return entry
 
     def _make_room(self) -> None:
+        # A graph grows when it is used, because derived tensors are cached on it.
         for entry in self._unmeasured.values():
             self._measured -= entry.held
             entry.held = held_bytes(entry.graph)

@@ -27,13 +27,7 @@ SIDE = 220  # Width and height in pixels of the drawing in a notebook.
 
 
 def draw(graph: Graph, path: str | Path | None = None, weights: Tensor | None = None) -> Figure:
-    """Draw the graph and its adjacency matrix side by side.
-
-    Args:
-        graph: graph to draw.
-        path: image file to write. Default: none is written.
-        weights: attention weights ``[E]``, or ``[E, H]`` to draw their mean over the heads.
-    """
+    """Draw the graph and its adjacency matrix side by side; see :meth:`Pattern.draw`."""
     if weights is not None:
         weights = _check_weights(graph, weights)
     require("matplotlib", extra="plot", purpose="drawing a graph")
@@ -81,11 +75,7 @@ def _check_weights(graph: Graph, weights: Tensor) -> Tensor:
 def draw_nodes(
     graph: Graph, axes: Axes, weights: Tensor | None = None, positions: Tensor | None = None
 ) -> None:
-    """Draw nodes and edges; a ring marks a self-loop.
-
-    Edges with larger ``weights`` ``[E]`` are darker and wider. For a graph with as many targets as
-    sources, ``positions`` are the coordinates ``[N, 2]`` of the nodes.
-    """
+    """Draw nodes, at ``positions [N, 2]`` if given, edges, darker with ``weights``, and loops."""
     from matplotlib.collections import LineCollection
 
     axes.set_axis_off()

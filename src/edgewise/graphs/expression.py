@@ -25,12 +25,7 @@ SHOWN = 200
 
 
 def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
-    """Return the pattern that a string such as ``"window(4) | hubs([0])"`` describes.
-
-    The string, as ``repr(pattern)`` returns it, has calls of ``patterns``, of methods such as
-    ``transpose()`` and of user-defined patterns, joined by ``|``, ``&`` and ``-``. Nothing else is
-    evaluated.
-    """
+    """Return the pattern that a ``repr(pattern)`` describes; nothing else is evaluated."""
     if len(text) > MAX_LENGTH:
         raise _unreadable(text, f"more than {MAX_LENGTH} characters")
     user_patterns: dict[str, Any] = {}

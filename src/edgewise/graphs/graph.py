@@ -112,7 +112,11 @@ class Pattern(ABC):
         return Difference.of(self, other)
 
     def power(self, k: int) -> Pattern:
-        """Return the pattern with an edge from j to i if 1 to ``k`` edges lead from j to i."""
+        """Return the pattern with an edge from j to i if 1 to ``k`` edges lead from j to i.
+
+        These j are the receptive field of i after k layers. The power of an undirected graph has
+        self-loops for k ≥ 2; ``without_self_loops()`` removes them.
+        """
         return Power(self, k)
 
     def transpose(self) -> Pattern:
@@ -176,11 +180,9 @@ WHILE_TRACING = "_derived_"
 
 @while_tracing
 def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str | None:
-    """Store ``function(graph)`` on the graph during tracing, and return the attribute's name.
-
-    Compiled code cannot compute values that depend on data, such as the number of edges, so it
-    reads them from this attribute. Returns None if the compiled code itself creates the graph.
-    """
+    """Store ``function(graph)`` on the graph during tracing, and return the attribute's name."""
+    # Compiled code cannot compute values that depend on data, such as the number of edges. A graph
+    # that it creates has no values yet.
     if "_cache" not in vars(graph):
         return None
     name = WHILE_TRACING + f"{function.__module__}_{function.__qualname__}".replace(".", "_")
@@ -864,10 +866,7 @@ def _join_edges(graph: Graph) -> Tensor:
 
 
 def disjoint_union(graphs: Sequence[Graph], num_targets: int, num_sources: int) -> Graph:
-    """Return the union of graphs on the same nodes that have no edges in common.
-
-    Graphs without edges are omitted. All graphs that are stored as edge lists become one edge list.
-    """
+    """Return the union of graphs without common edges; those with edge lists are joined."""
     with_edges = [graph for graph in graphs if graph.num_edges]
     listed = [graph for graph in with_edges if isinstance(graph, Edges)]
     disjoint = [graph for graph in with_edges if not isinstance(graph, Edges)]
@@ -982,11 +981,7 @@ class Window(Pattern):
 
 @dataclass(frozen=True, repr=False)
 class Power(Pattern):
-    """Pattern with an edge from j to i if 1 to ``k`` edges of ``pattern`` lead from j to i.
-
-    These j are the receptive field of i after k layers. Walks may return to their start, so the
-    power of an undirected graph has self-loops for k ≥ 2; ``without_self_loops()`` removes them.
-    """
+    """Pattern with an edge from j to i if 1 to ``k`` edges of ``pattern`` lead from j to i."""
 
     pattern: Pattern
     k: int
@@ -1037,11 +1032,7 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
 
 
 def common_device(graphs: Sequence[Graph]) -> torch.device:
-    """Return the device of all these graphs, or the CPU if the list is empty.
-
-    Raises:
-        ArgumentError: the graphs are on different devices.
-    """
+    """Return the device of all these graphs, or the CPU if the list is empty."""
     devices = list(dict.fromkeys(graph.device for graph in graphs))
     if len(devices) > 1:
         raise ArgumentError(

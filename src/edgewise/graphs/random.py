@@ -90,11 +90,12 @@ class Expander(Pattern):
 def distinct_numbers(
     rows: int, count: int, below: int | Tensor, sample: Callable[[Any], Tensor]
 ) -> Tensor:
-    """Return ``[rows, count]`` random integers from 0 to ``below - 1``, distinct within each row.
+    """Return integers from 0 to ``below - 1``, ``[rows, count]``, distinct within each row.
 
-    This is Floyd's algorithm (Bentley and Floyd, 1987) for all rows at once, whose memory does not
-    depend on ``below``. ``sample(n)`` returns an integer from 0 to n - 1 for each row, ``[rows]``.
+    ``sample(n)`` returns an integer from 0 to n - 1 for each row, ``[rows]``.
     """
+    # Floyd's algorithm (Bentley and Floyd, 1987) for all rows at once; its memory does not depend
+    # on ``below``.
     chosen = torch.empty(rows, count, dtype=torch.long)
     for k in range(count):
         largest = below - count + k

@@ -41,10 +41,8 @@ def run_lengths(start: Tensor, stop: Tensor, step: int) -> Tensor:
 
 
 def run_key(row: Tensor, source: Tensor, step: int, width: int) -> Tensor:
-    """Return distinct integers for pairs of row and source, consecutive along a run.
-
-    ``width`` integers are reserved for each row and each remainder of the source modulo ``step``.
-    """
+    """Return distinct integers for pairs of row and source, consecutive along a run."""
+    # There are ``width`` integers for each row and each remainder of the source modulo ``step``.
     return (row * step + source % step) * width + torch.div(source, step, rounding_mode="floor")
 
 
@@ -89,10 +87,7 @@ def _clip(a: RunList, b: RunList, num_sources: int, *, invert: bool = False) -> 
 
 
 def _intersect(a: RunList, begin: Tensor, end: Tensor, width: int) -> RunList:
-    """Return the intersection of runs with sorted disjoint intervals ``begin`` to ``end``.
-
-    The intervals are on one axis, on which ``row * width + source`` is the position of a source.
-    """
+    """Return the intersection with sorted disjoint intervals of ``row * width + source``."""
     offset = a.row * width
     first = torch.searchsorted(end, offset + a.start, right=True)
     last = torch.searchsorted(begin, offset + a.stop)
@@ -105,11 +100,7 @@ def _intersect(a: RunList, begin: Tensor, end: Tensor, width: int) -> RunList:
 
 
 def _split_by_remainder(a: RunList, step: int) -> RunList:
-    """Split each run into one run of step 1 for each remainder of the sources modulo ``step``.
-
-    A source with remainder r is numbered ``source // step`` in row ``row * step + r``. The step of
-    the runs divides ``step``.
-    """
+    """Split runs so that source s becomes ``s // step`` in row ``row * step + s % step``."""
     if step == 1:
         return a
     count = step // a.step

@@ -27,10 +27,8 @@ TRACED = Traced()
 
 @while_tracing
 def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
-    """Store the graph of a pattern on ``TRACED`` during tracing, and return the attribute's name.
-
-    Returns None if the compiled code itself creates the pattern, whose fields then have no values.
-    """
+    """Store the graph on ``TRACED`` during tracing, and return the attribute's name, if any."""
+    # A pattern that the compiled code itself creates has fields without values.
     if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
         return None
     graph = bound_graphs(pattern, num_targets, num_sources)

@@ -294,11 +294,9 @@ def register() -> None:
 
 
 def _accept_output_attentions(config: Any) -> None:
-    """Allow ``output_attentions=True`` with the attention ``"edgewise"``.
-
-    Some versions of ``transformers`` allow it for ``"eager"`` only, in a setter and in a validator,
-    which is in a separate list of each configuration class.
-    """
+    """Allow ``output_attentions=True`` with the attention ``"edgewise"``."""
+    # Some versions of transformers allow it for "eager" only, in a setter and in a validator, which
+    # is in a separate list of each configuration class.
     attribute = getattr(config, "output_attentions", None)
     setter = getattr(attribute, "fset", None)
     if isinstance(attribute, property) and setter is not None:
@@ -328,11 +326,9 @@ def _accept_output_attentions(config: Any) -> None:
 
 
 def _with_refusals(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap ``PreTrainedModel.__init__``: raise an error if a model chooses its attention by name.
-
-    GPT-J, Falcon and others look up their attention class in a dict such as
-    ``GPTJ_ATTENTION_CLASSES``, where the name ``"edgewise"`` would raise a KeyError.
-    """
+    """Wrap ``PreTrainedModel.__init__`` to refuse models that choose their attention by name."""
+    # GPT-J, Falcon and others look up their attention class in a dict such as
+    # GPTJ_ATTENTION_CLASSES, where the name "edgewise" would raise a KeyError.
 
     @wraps(init)
     def with_refusals(self: nn.Module, *args: Any, **kwargs: Any) -> None:

@@ -31,8 +31,7 @@ def fill(
 ) -> None:
     """Copy all tensors of a checkpoint into a model, in the dtype of the checkpoint.
 
-    ``unused`` are parts of the names of redundant tensors, such as tied copies. All tensors that
-    are missing, have other shapes, or have no place in the model are listed in one error.
+    ``unused`` are parts of the names of redundant tensors, such as tied copies.
     """
     tensors = _tensors(model)
     assert tensors.keys() == sources.keys(), sorted(tensors.keys() ^ sources.keys())
