@@ -1,9 +1,12 @@
-"""Base classes: ``Pattern`` for any number of nodes, ``Graph`` for a fixed number of nodes.
+"""Patterns for any number of nodes, graphs for a fixed number of nodes, and their operations.
 
 A :class:`Pattern` defines edges for any number of nodes, so a model can be built before the sizes
 of its inputs are known. ``pattern.bind(n)`` returns a :class:`Graph` with ``num_sources`` sources
 and ``num_targets`` targets. As in PyTorch Geometric, ``edge_index[0]`` holds the sources and
 ``edge_index[1]`` the targets. A target attends to its sources.
+
+The base classes stand here with the classes of which their operators return instances: edge lists,
+intervals, unions and the other compositions.
 """
 
 from __future__ import annotations
@@ -584,11 +587,6 @@ class Intervals(Graph):
     @property
     def edge_index(self) -> Tensor:
         return self.derived(_list_interval_edges)
-
-    @property
-    def is_complete(self) -> bool:
-        """True if every target attends to every source."""
-        return self.num_edges == self.num_targets * self.num_sources
 
     @property
     def is_causal(self) -> bool:

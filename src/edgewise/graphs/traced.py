@@ -7,6 +7,7 @@ the compiler, which takes longer than importing PyTorch.
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,11 +19,8 @@ if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph, Pattern
 
 
-class Traced:
-    """Object that stores graphs as attributes, from which compiled code reads them."""
-
-
-TRACED = Traced()
+TRACED = SimpleNamespace()
+"""Object that stores graphs as attributes, from which compiled code reads them."""
 
 
 @while_tracing
