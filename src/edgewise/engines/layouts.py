@@ -32,8 +32,8 @@ from edgewise.engines.tiles.schedule import (
 from edgewise.engines.tiles.varlen import sequences_of
 from edgewise.engines.triton_rows.layout import TritonLayout
 from edgewise.graphs import Edges, Graph, Intervals, Permuted, Runs
-from edgewise.graphs.compose import disjoint_union
-from edgewise.graphs.runs import MOST_STEPS, lists_of
+from edgewise.graphs.graph import disjoint_union, runs_of
+from edgewise.graphs.run_lists import MOST_STEPS
 
 L = TypeVar("L")
 
@@ -241,7 +241,7 @@ def _part_runs(graph: Graph) -> list[PartRuns]:
     """Return the ranges of sources of each part of a union; edges are numbered across all parts."""
     member_runs, first = [], 0
     for member in graph.parts:
-        runs = lists_of(member)
+        runs = runs_of(member)
         # The engine does not support graphs without runs.
         assert runs is not None
         first_edge = first + starts(runs.lengths())
