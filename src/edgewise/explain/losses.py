@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, check_least
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import Recorded, record
@@ -72,7 +72,7 @@ def losses_of(
             because its batches can be sorted by length. Of given batches, the first are used.
     """
     if max_batches is not None:
-        check_least("max_batches", max_batches, 1, "omit max_batches to use all batches")
+        check_range("max_batches", max_batches, "omit max_batches to use all batches", least=1)
     module = model_of(model).eval()
     if batches is not None and loss is not None:
         return Losses(module, list(islice(batches, max_batches)), loss, lambda _: 1)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_share
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import (
     ArgumentError,
     MissingDataError,
@@ -188,7 +188,7 @@ def least_important(
         >>> explain.least_important(scores, 0.3, {"a": [2, 3], "b": [0]})
         {'a': [2]}
     """
-    check_share("fraction", fraction, "choose for example 0.2")
+    check_range("fraction", fraction, "choose for example 0.2", least=0, below=1)
     heads = {name: layers[name] for name in importance if name in layers}
     scores = []
     for name, indices in heads.items():

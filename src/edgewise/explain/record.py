@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.attention.hooks import without_interception
 from edgewise.attention.steps import attention_weights
@@ -270,7 +270,7 @@ def record(
         torch.Size([25, 2])
     """
     module = model_of(model)
-    check_least("max_edges", max_edges, 1, "choose for example 1_000_000")
+    check_range("max_edges", max_edges, "choose for example 1_000_000", least=1)
     keys = None if layers is None else layer_keys(layers, "layers")
     names = dict(module.named_modules())
     for layer in keys or ():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs import Graph
 
@@ -22,13 +23,7 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
         layers: name, graph, edges ``[2, E]`` and weights ``[..., E, H]`` of each layer.
         residual: weight r of the residual connection.
     """
-    if not 0.0 <= residual <= 1.0:
-        raise ArgumentError(
-            "residual",
-            expected="a fraction from 0 to 1",
-            got=repr(residual),
-            remedy="choose for example 0.5",
-        )
+    check_range("residual", residual, "choose for example 0.5", least=0, most=1)
     sizes = [(graph.num_targets, graph.num_sources) for _, graph, _, _ in layers]
     if not layers or len(set(sizes)) > 1 or sizes[0][0] != sizes[0][1]:
         raise ArgumentError(

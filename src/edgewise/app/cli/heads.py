@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli.output import say
@@ -50,7 +50,7 @@ def heads(arguments: Namespace) -> int:
     from edgewise.explain.figures import OF_ORDER
     from edgewise.explain.losses import losses_of
 
-    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
+    check_range("--batches", arguments.batches, "choose for example --batches 10", least=1)
     if arguments.draw is not None:
         figure_format(arguments.draw)
     run = load(arguments.folder)
@@ -99,7 +99,7 @@ def prune(arguments: Namespace) -> int:
     from edgewise.explain.losses import losses_of
     from edgewise.explain.pruning import heads_by_name, remaining_heads
 
-    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
+    check_range("--batches", arguments.batches, "choose for example --batches 10", least=1)
     if (arguments.fraction is None) == (not arguments.heads):
         raise ArgumentError(
             "--fraction",
@@ -156,7 +156,7 @@ def prune(arguments: Namespace) -> int:
 
 def suggest(arguments: Namespace) -> int:
     """Run ``edgewise suggest``: print a sparse graph for each layer, with its loss and time."""
-    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
+    check_range("--batches", arguments.batches, "choose for example --batches 10", least=1)
     run = load(arguments.folder)
     suggestion = suggest_graphs(
         run, coverage=arguments.coverage, split=arguments.split, max_batches=arguments.batches

@@ -6,7 +6,7 @@ from argparse import Namespace
 from functools import partial
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise.app.cli.output import say
 from edgewise.app.cli.picture import save_figure
 from edgewise.app.cli.progress import with_progress
@@ -23,7 +23,7 @@ def influence(arguments: Namespace) -> int:
     """
     from edgewise.app.explain.influence import MODEL, influence
 
-    check_least("--top", arguments.top, 1, "choose for example --top 10")
+    check_range("--top", arguments.top, "choose for example --top 10", least=1)
     if arguments.draw is not None:
         figure_format(arguments.draw)
     run, track = load(arguments.folder), partial(with_progress, done=arguments.by)

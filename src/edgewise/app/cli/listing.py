@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.app.cli.names import KINDS
 from edgewise.app.cli.table import table
@@ -74,7 +74,7 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
             ``name`` is not a graph.
     """
     graph = _graph(name)
-    check_least("--nodes", nodes, 1, "choose for example 16")
+    check_range("--nodes", nodes, "choose for example 16", least=1)
     if draw is not None and graph is None:
         raise ArgumentError(
             "--draw",

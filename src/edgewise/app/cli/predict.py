@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, printable_line
 from edgewise.app.cli.names import OPTIONS
@@ -129,7 +129,7 @@ def _with_reasons(
     """
     from edgewise.app.explain.reasons import add_reasons
 
-    check_least("--why", count, 1, "choose for example --why 3")
+    check_range("--why", count, "choose for example --why 3", least=1)
     values: Iterable[Any] = inputs or run.predictor.default_inputs()
     if isinstance(inputs, Path):
         values = (value for _, _, value in run.predictor.from_file(inputs))

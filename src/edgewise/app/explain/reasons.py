@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise.app.explain.cases import cases
 from edgewise.app.kinds.nodes.predict import OnNodes
@@ -91,7 +91,7 @@ def attributions(
         ArgumentError: an input is invalid, or the model of the run does not attend over its inputs.
 
     """
-    check_least("top", top, 1, "choose a number of reasons, such as 5")
+    check_range("top", top, "choose a number of reasons, such as 5", least=1)
     found = []
     given = run.predictor.default_inputs() if inputs is None else run.predictor.from_python(inputs)
     given = list(given)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_share
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions
 from edgewise.app.runs.recipe_fields import fields_of
@@ -165,7 +165,7 @@ def suggest(
         >>> list(found.layers)
         ['backbone.stack.layers.0.attention.sublayer']
     """
-    check_share("coverage", coverage, "choose for example 0.9")
+    check_range("coverage", coverage, "choose for example 0.9", least=0, below=1)
     if not isinstance(model, nn.Module) and not model.predictor.ordered:
         raise ArgumentError(
             "run",

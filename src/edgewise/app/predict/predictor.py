@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, check_least
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.frames import is_frame
 from edgewise.app.files.rows import frame_rows, read_rows
@@ -289,7 +289,7 @@ def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answe
     Returns:
         Dicts with ``label`` and ``probability`` and, if ``top`` is above 1, the list ``top``.
     """
-    check_least("top", top, 1, "choose a number of labels, such as 3")
+    check_range("top", top, "choose a number of labels, such as 3", least=1)
     found = torch.topk(probabilities, min(top, len(labels)), dim=-1)
     answers: list[Answer] = []
     for values, numbers in zip(found.values.tolist(), found.indices.tolist(), strict=True):

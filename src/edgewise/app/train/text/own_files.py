@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from edgewise._utils.arguments import check_named
+from edgewise._utils.arguments import check_given
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.files import naming, unreadable
 from edgewise.app.files.frames import FrameSource, Source, open_source, take_frames
@@ -64,7 +64,7 @@ class OwnFiles(TextData, ABC):
         Raises:
             ArgumentError: ``path`` is empty.
         """
-        check_named("data.path", self.path, what)
+        check_given("data.path", self.path, what)
         named = {"train": self.path, "val": self.val_path, "test": self.test_path}
         return {split: open_source(path) for split, path in named.items() if path}
 
