@@ -17,7 +17,7 @@ from edgewise.explain.heads import (
 )
 from edgewise.explain.losses import recorded_batch
 from edgewise.explain.page import write_page
-from edgewise.explain.pruning import layers_with_heads, least_important, load_pruned, prune
+from edgewise.explain.pruning import layers_with_heads, least_important, prune
 from edgewise.explain.record import LayerRecord, Recorded, record
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "importance",
     "layers_with_heads",
     "least_important",
-    "load_pruned",
     "masked_heads",
     "observations",
     "outputs_left_out",

@@ -15,7 +15,7 @@ from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.engines.call import AttentionCall, accumulator
 from edgewise.explain.losses import Losses, losses_of
-from edgewise.explain.module_names import NamedInterceptor, model_of, naming_the_run, places_of
+from edgewise.explain.module_names import NamedInterceptor, head_positions, model_of, naming_the_run
 from edgewise.explain.pruning import Heads, heads_by_name
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import Graph
@@ -145,7 +145,7 @@ def _ones(name: str, numbers: Sequence[int]) -> Tensor:  # noqa: ARG001 - same s
 
 def _mask(name: str, numbers: Sequence[int], heads: Iterable[int]) -> Tensor:
     mask = torch.ones(len(numbers))
-    mask[places_of(heads, numbers, name)] = 0.0
+    mask[head_positions(heads, numbers, name)] = 0.0
     return mask
 
 

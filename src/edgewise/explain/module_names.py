@@ -167,13 +167,8 @@ def numbered_layer(number: int, names: Sequence[str], argument: str) -> str:
     )
 
 
-def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
-    """Return the index of each wanted head among the remaining heads of a pruned layer.
-
-    Args:
-        heads: numbers of the wanted heads.
-        numbers: numbers of all heads that are left in the layer.
-        name: name of the layer, for the error.
+def head_positions(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
+    """Return the positions of heads among the remaining heads ``numbers`` of the layer ``name``.
 
     Raises:
         ArgumentError: the layer has no such head.

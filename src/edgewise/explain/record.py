@@ -21,11 +21,11 @@ from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.explain.module_names import (
     NamedInterceptor,
+    head_positions,
     layer_keys,
     listed,
     model_of,
     numbered_layer,
-    places_of,
 )
 from edgewise.explain.rollout import rollout
 from edgewise.graphs import Graph, edges
@@ -453,7 +453,7 @@ class _Recorder(NamedInterceptor):
             found = weights(chosen).detach()
             heads = self.head_numbers(found.shape[-1])
             if self.heads is not None:
-                found = found[..., places_of(self.heads, heads, module)]
+                found = found[..., head_positions(self.heads, heads, module)]
                 heads = [int(head) for head in self.heads]
         layer = LayerRecord(module, graph, found, heads, chosen, kind, module, self._is_cross())
         self.recorded.layers.append(layer)
