@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from edgewise.explain.attribution import Case, Contributions, contributions, without
+from edgewise.explain.centrality import centralities
+from edgewise.explain.edge_recovery import edge_recovery
 from edgewise.explain.edges_left_out import outputs_left_out
 from edgewise.explain.explanation import Explanation, explanation
 from edgewise.explain.fidelity import Fidelity, fidelity
@@ -29,11 +31,13 @@ __all__ = [
     "LayerRecord",
     "Observations",
     "Recorded",
+    "centralities",
     "contributions",
     "draw_head",
     "draw_heads",
     "draw_rollout",
     "draw_statistics",
+    "edge_recovery",
     "explanation",
     "fidelity",
     "importance",
@@ -52,4 +56,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -16,7 +16,7 @@ from edgewise.app.kinds.nodes.data import graph_kept
 from edgewise.app.kinds.nodes.predict import OnNodes
 from edgewise.app.runs.run import Run
 from edgewise.explain.attribution import Case, contributions, without
-from edgewise.graphs import Graph
+from edgewise.explain.centrality import centralities
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -30,11 +30,6 @@ PROBES = 32
 PAIRS = 20_000_000
 """Maximum product of the numbers of nodes and undirected edges for the exact influence on a model.
 Above it, the influence is estimated."""
-PATHS = 1_000_000_000
-"""Maximum product of the numbers of sources and directed edges for betweenness, which then takes
-seconds to a minute. Above it, sources are sampled."""
-AT_ONCE = 1_000_000
-"""Maximum product of the numbers of nodes and sources in one search."""
 ZERO = 1e-12
 LONGEST = 40
 MARKERS = (("^", "#d1495b"), ("s", "#e0803c"), ("D", "#2a9d7c"))
@@ -293,57 +288,6 @@ def _changed_norms(run: Run, seed: int, track: Track = iter) -> Tensor:
     return _projected_norms(outputs, project, seed, track)
 
 
-def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Compute degree, closeness, betweenness, eigenvector centrality and PageRank.
-
-    Edges count in both directions; self-loops are ignored.
-
-    Args:
-        graph: graph of the members.
-        seed: random seed of the sources sampled for betweenness in large graphs.
-
-    Returns:
-        The values ``[N]`` by name, and notes on those that are estimated.
-
-    Example:
-        >>> from edgewise import explain, graphs
-        >>> from edgewise.app.explain import centralities
-        >>> values, notes = centralities(graphs.grid(1, 3).bind(3))
-        >>> sorted(values)
-        ['PageRank', 'betweenness', 'closeness', 'degree', 'eigenvector']
-        >>> values["degree"]
-        tensor([1., 2., 1.], dtype=torch.float64)
-    """
-    require("networkx", extra="graphs", purpose="measures of centrality")
-    require("scipy", extra="graphs", purpose="measures of centrality")
-    import networkx
-    import numpy as np
-    from scipy import sparse
-    from scipy.sparse.linalg import eigsh
-
-    count = graph.num_targets
-    index = graph.without_self_loops().edge_index
-    index = torch.cat([index, index.flip(0)], dim=1).unique(dim=1).numpy()
-    matrix = sparse.csr_matrix((np.ones(index.shape[1]), tuple(index)), (count, count))
-    network = networkx.from_scipy_sparse_array(matrix)
-    every = np.arange(count)
-    most = max(2, PATHS // max(index.shape[1], 1))
-    sources = every if count <= most else np.random.default_rng(seed).permutation(every)[:most]
-    closeness, betweenness = _of_paths(matrix, sources)
-    vector = np.abs(eigsh(matrix, k=1, which="LA", v0=np.ones(count))[1][:, 0])
-    found = {
-        "degree": np.asarray(matrix.sum(1)).reshape(-1),
-        "closeness": closeness,
-        "betweenness": betweenness,
-        "eigenvector": vector,
-        "PageRank": np.array(list(networkx.pagerank(network).values())),
-    }
-    notes = {}
-    if len(sources) < count:
-        notes["betweenness"] = f"estimated from {len(sources):,} of {count:,} sources"
-    return {name: torch.as_tensor(value).double() for name, value in found.items()}, notes
-
-
 def _norms(
     outputs: Callable[[], Tensor], labels: list[str], seed: int, track: Track = iter
 ) -> Tensor:
@@ -388,50 +332,3 @@ def _projected_norms(
         total += 2 * ~half * project(probe).double() ** 2
         times += ~half
     return (total / times.clamp(min=1)).sqrt()
-
-
-def _of_paths(matrix: Any, sources: Any) -> tuple[Any, Any]:
-    """Compute closeness and betweenness as NetworkX does, by searches from many nodes at once.
-
-    Betweenness is that of shortest paths from ``sources``, scaled to all nodes (Brandes, 2001).
-
-    Args:
-        matrix: sparse adjacency matrix, ``[N, N]``.
-        sources: indices of the nodes from which paths count for betweenness.
-
-    Returns:
-        Closeness and betweenness of each node.
-    """
-    import numpy as np
-
-    count = matrix.shape[0]
-    closeness, through = np.zeros(count), np.zeros(count)
-    others = np.setdiff1d(np.arange(count), sources)
-    parts = [(nodes, True) for nodes in _parts(sources, AT_ONCE // count)]
-    parts += [(nodes, False) for nodes in _parts(others, AT_ONCE // count)]
-    for nodes, counts in parts:
-        column = np.arange(len(nodes))
-        paths, steps = np.zeros((count, len(nodes))), np.full((count, len(nodes)), -1, np.int32)
-        paths[nodes, column], steps[nodes, column] = 1, 0
-        new, last = paths, 0
-        while True:
-            new = (matrix @ new) * (steps < 0)
-            if not new.any():
-                break
-            last += 1
-            steps[new > 0] = last
-            paths += new
-        reached = (steps > 0).sum(0)
-        near = reached / np.maximum((steps * (steps > 0)).sum(0), 1)
-        closeness[nodes] = near * reached / max(count - 1, 1)
-        depends = np.zeros_like(paths)
-        for step in range(last, 1, -1) if counts else ():
-            part = np.where(steps == step, (1 + depends) / np.maximum(paths, 1), 0)
-            depends += (matrix @ part) * paths * (steps == step - 1)
-        through += depends.sum(1)
-    return closeness, through * count / len(sources) / max((count - 1) * (count - 2), 1)
-
-
-def _parts(nodes: Any, size: int) -> list[Any]:
-    size = max(1, min(512, size))
-    return [nodes[start : start + size] for start in range(0, len(nodes), size)]
