@@ -67,13 +67,7 @@ def remaining_heads(
 ) -> dict[str, list[int]]:
     """Return the heads that :func:`prune` would keep in the layers of ``heads``, by layer name.
 
-    Args:
-        model: a model or run.
-        heads: heads to remove, by name or number of the layer.
-        names: names of all layers in the order of their numbers, if they are known.
-
-    Raises:
-        ArgumentError: see :func:`prune`.
+    ``names`` are the names of all layers in the order of their numbers, if they are known.
     """
     layers = layers_with_heads(model)
     with naming_the_run(

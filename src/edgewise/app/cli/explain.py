@@ -32,7 +32,7 @@ def explain(arguments: Namespace) -> int:
     code = 0
     for number, value in enumerate(inputs, 1):
         try:
-            predictor.prepare(predictor.given(value))
+            predictor.prepare(predictor.input_of(value))
         except ArgumentError as error:
             warn(error)
             code = 1

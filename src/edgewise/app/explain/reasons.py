@@ -113,7 +113,7 @@ def attributions(
 def _of_input(
     run: Run, value: Any, top: int, method: Method, answers: int
 ) -> Iterator[Attribution]:
-    value = run.predictor.given(value)
+    value = run.predictor.input_of(value)
     for case in cases(run.predictor, value, top=answers):
         yield _attribution(run.predictor.show(value), case, contributions(case, method), top)
 

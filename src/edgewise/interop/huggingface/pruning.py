@@ -97,13 +97,13 @@ def _projections(model: nn.Module, name: str, layer: nn.Module) -> _Projections 
     if getattr(layer, "is_cross_attention", False) and hasattr(layer, "c_attn"):
         return None
     for *input_names, output_name in PROJECTIONS:
-        inputs = [getattr(layer, input_name, None) for input_name in input_names]
-        if not all(isinstance(projection, nn.Module) for projection in inputs):
+        query, key, value = (getattr(layer, input_name, None) for input_name in input_names)
+        if not all(isinstance(projection, nn.Module) for projection in (query, key, value)):
             continue
         # In BERT, the output projection is in the parent of the layer.
         owner = model.get_submodule(name.rpartition(".")[0]) if "." in output_name else layer
         try:
-            return _Projections(*inputs, owner.get_submodule(output_name))
+            return _Projections(query, key, value, owner.get_submodule(output_name))
         except AttributeError:
             continue
     return None
