@@ -167,7 +167,7 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
     Its value is a list of pairs: the name of a part of the input and its contribution. The result
     are descriptions of the contributions.
     """
-    rows = next((field for field in answer.values() if is_of_dicts(field) and field), [])
+    rows: list[Any] = next((field for field in answer.values() if is_of_dicts(field) and field), [])
     explained = list(_of_input(run, value, top, "auto", max(1, len(rows))))
     if all(attribution.method == "attention" for attribution in explained):
         explained = explained[:1]  # The weights of a forecast are the same for all of its steps.
