@@ -472,10 +472,10 @@ def test_what_cannot_be_printed(capsys, monkeypatch):
 
 
 def test_what_should_not_happen_asks_for_a_report(capsys, monkeypatch):
-    def broken(_kind):
+    def broken(*_arguments, **_options):
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr("edgewise.app.cli.commands.listing", broken)
+    monkeypatch.setattr("edgewise.app.cli.listing.table", broken)
     code, out, err = run(capsys, "list")
     assert (code, out) == (70, "")
     assert re.fullmatch(

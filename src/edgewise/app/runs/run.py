@@ -92,7 +92,7 @@ class Run:
         """Predict on one input and record the attention; :func:`edgewise.explain.explanation`."""
         warn_if_unused(self.model)
         explain = entry_for(self.predictor, "explanations") or explain_nodes
-        value = self.predictor.given(value)
+        value = self.predictor.input_of(value)
         self.predictor.prepare(value)  # This raises an error if the input is invalid.
         with (
             torch.no_grad(),
