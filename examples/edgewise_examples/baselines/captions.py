@@ -12,9 +12,11 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from scipy import ndimage
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.train import Candidate, Recipe, Splits, Writer, WritingBatch
 
 NEIGHBOURS = (1, 3, 5)
@@ -25,10 +27,6 @@ Training = Callable[[], tuple[np.ndarray, list[str]]]
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield nearest neighbours and randomised trees with each setting."""
-    require("sklearn", extra="train", purpose="nearest neighbours and randomised trees")
-    from sklearn.ensemble import ExtraTreesClassifier
-    from sklearn.neighbors import KNeighborsClassifier
-
     read = cache(partial(_training, recipe, splits))
     for count in NEIGHBOURS:
         fit = partial(_fitted, read, KNeighborsClassifier(count))
@@ -45,8 +43,6 @@ def digits_of(images: Tensor) -> tuple[np.ndarray, np.ndarray]:
     Args:
         images: rows of squares, ``[B, 1, H, P · H]``.
     """
-    from scipy import ndimage
-
     side = images.shape[2]
     squares = images[:, 0].unfold(2, side, side).transpose(1, 2).numpy()  # [B, P, H, H]
     there = squares.any(axis=(2, 3))

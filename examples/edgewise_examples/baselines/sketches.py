@@ -13,9 +13,12 @@ from functools import cache, partial
 
 import numpy as np
 import torch
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise._utils.ragged import starts
 from edgewise.app.train import Batch, Candidate, Recipe, Split, Splits
 from edgewise.app.train.baseline import batches_of, fit_classifier
@@ -27,12 +30,6 @@ HIDDEN, EPOCHS, PENALTIES = 1024, 15, (0.1, 0.3, 1.0)
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield trees with each number of features per split, and a perceptron with each penalty."""
-    require("sklearn", extra="train", purpose="randomised trees and a perceptron")
-    from sklearn.ensemble import ExtraTreesClassifier
-    from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, StandardScaler
-
     read, count = cache(partial(_training, recipe, splits)), splits.model_arguments["out_width"]
     for features in FEATURES:
         trees = ExtraTreesClassifier(TREES, max_features=features, random_state=0)

@@ -7,8 +7,11 @@ from functools import cache, partial
 
 import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, batches_of, fit_classifier
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.preprocessing import Preprocessing
@@ -32,12 +35,6 @@ def is_large(run: Preprocessing) -> bool:
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting."""
-    require("sklearn", extra="train", purpose="logistic regression and nearest neighbours")
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     read, count = cache(partial(_read, splits)), splits.model_arguments["out_width"]
     for neighbours in NEIGHBOURS:
         fit = partial(fit_classifier, KNeighborsClassifier(neighbours), read, _pixels, count)

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
@@ -31,7 +31,6 @@ WEIGHTS = (1.0, 10.0, 100.0)
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same counts of the training text."""
-    require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = counts(splits)
     yield Candidate("unigrams", "", lambda: unigrams(pairs))
     for weight in WEIGHTS:
@@ -44,8 +43,6 @@ def counts(splits: Splits) -> Any:
 
     Rows are first tokens, columns second tokens.
     """
-    from scipy import sparse
-
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
     total = sparse.csr_matrix((size, size), dtype=np.float64)
     # Windows may begin at any token; with this step they do not overlap.

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.kinds.language.baseline import unigrams
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
@@ -52,7 +52,6 @@ def is_large(run: Preprocessing) -> bool:
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same counts of the training text."""
-    require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = cache(partial(_pairs, splits, recipe.seed))
     yield Candidate("unigrams", "", lambda: unigrams(pairs()[-1]))
     for smoothing in SMOOTHING:
@@ -68,8 +67,6 @@ def _pairs(splits: Splits, seed: int) -> Pairs:
         splits: loaded data.
         seed: random seed of the masks, which determine the counts at distance 0.
     """
-    from scipy import sparse
-
     torch.manual_seed(seed)
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
     total = {at: sparse.csr_matrix((size + 1, size)) for at in WEIGHTS}

@@ -15,6 +15,7 @@ from itertools import product
 
 import numpy as np
 import torch
+from sklearn.linear_model import Ridge
 from torch import Tensor
 
 from edgewise._utils.errors import require
@@ -29,7 +30,6 @@ PENALTIES = tuple(10.0 ** (k / 2) for k in range(-8, 10))
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting."""
-    require("sklearn", extra="train", purpose="ridge regression")
     season = splits.model_arguments["season"]
     yield Candidate("seasonal naive", "", lambda: seasonal_naive)
     yield Candidate("seasonal naive", "with drift", lambda: partial(with_drift, season))
@@ -72,8 +72,6 @@ def _normalised(history: Tensor, usual_std: Tensor, spread: bool) -> tuple[Tenso
 
 
 def _ridge(splits: Splits, penalty: float, *, spread: bool) -> Score:
-    from sklearn.linear_model import Ridge
-
     parts = list(batches_of(splits.train))
     history = torch.cat([batch.inputs[0] for batch in parts])
     after = torch.cat([batch.target[..., 0] for batch in parts])

@@ -27,8 +27,9 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from edgewise._utils.errors import ArgumentError, require
+from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.baseline import Candidate, Writer, batches_of
 from edgewise.app.train.batches import WritingBatch
 from edgewise.app.train.preprocessing import Preprocessing
@@ -76,7 +77,6 @@ def is_large(run: Preprocessing) -> bool:
 
 def candidates(_recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
     """Yield both baselines with each of their settings."""
-    require("sklearn", extra="train", purpose="TF-IDF and counts of words")
     read = cache(partial(_training, splits))
     for length, setting in LENGTHS.items():
         yield Candidate("nearest source text", setting, partial(_nearest, read, splits, length))
@@ -141,8 +141,6 @@ class WordByWord:
     @classmethod
     def fitted(cls, sources: Sequence[str], targets: Sequence[str]) -> WordByWord:
         """Estimate all probabilities from training texts and their translations."""
-        from scipy import sparse
-
         source_words, target_words = {"": NULL}, {"": BOUNDARY, "<unknown>": UNKNOWN}
         source_ids = _indexed(sources, source_words)
         target_ids = _indexed(targets, target_words)
@@ -211,8 +209,6 @@ def _ibm_model_1(
         targets: word indices of each target text.
         shape: numbers of source and target words, (S, T).
     """
-    from scipy import sparse
-
     # There is one entry for each target position and each source word of the same pair of texts.
     parts: list[tuple[np.ndarray, np.ndarray]] = []
     positions = count = 0
