@@ -10,7 +10,7 @@ import torch
 
 from edgewise.app.kinds.language import MaskedText
 from edgewise.app.kinds.language.masked_text import _apart
-from edgewise.app.train.text.masking import held_out_masked_windows, mask_tokens, masked_windows
+from edgewise.app.kinds.language.masking import held_out_masked_windows, mask_tokens, masked_windows
 from tests.errors import refused
 from tests.places import needs
 

@@ -9,7 +9,7 @@ import torch
 
 from edgewise._utils.errors import MissingDataError
 from edgewise.app.kinds.language import Shakespeare, TextFiles, WarAndPeace, WikiText2
-from edgewise.app.train.text.windows import held_out_windows, training_windows
+from edgewise.app.kinds.language.windows import held_out_windows, training_windows
 from tests.errors import refused
 from tests.places import needs
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.files import naming
+from edgewise.app.kinds.language.windows import StreamSplit, held_out_windows, training_windows
 from edgewise.app.train.splits import Split, Splits, TextSplits
 from edgewise.app.train.text.text_data import TextData
 from edgewise.app.train.text.tokenizer import Special, encode_all
-from edgewise.app.train.text.windows import StreamSplit, held_out_windows, training_windows
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, get_args
 from edgewise._utils.arguments import check_choice, check_given
 from edgewise.app.files.reading import read_own_text
 from edgewise.app.kinds.language.files import WikiText2
+from edgewise.app.kinds.language.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.app.train.splits import Splits, TextSplits
-from edgewise.app.train.text.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.app.train.text.text_data import TextData, check_some
 from edgewise.app.train.text.tokenizer import Kind, Special, encode_all, special_id, special_ids
 
@@ -75,7 +75,7 @@ class MaskedText(UnlabelledTexts):
 
     Attributes:
         mask_fraction: fraction of tokens to predict, as in
-            :func:`edgewise.app.train.text.masking.mask_tokens`.
+            :func:`edgewise.app.kinds.language.masking.mask_tokens`.
         context: tokens per window, including ``<cls>``.
         windows: training windows sampled per epoch; 0 for as many as fit without overlap.
         sources, paths, test_paths, val: see :class:`UnlabelledTexts`.

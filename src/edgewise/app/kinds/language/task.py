@@ -123,7 +123,7 @@ class MaskedLanguageModeling(LanguageModeling):
 
     .. math:: L = -\frac1M \sum_{t \in \mathrm{selected}} \log p(x_t \mid \tilde x)
 
-    :func:`edgewise.app.train.text.masking.mask_tokens` selects and masks tokens; the masked text is
+    :func:`edgewise.app.kinds.language.masking.mask_tokens` selects and masks tokens; the masked text is
     x̃.
 
     Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018

@@ -19,9 +19,9 @@ from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.app.files.files import find_files, unreadable
 from edgewise.app.files.reading import raw_texts, read_lines
+from edgewise.app.kinds.translation.buckets import TokenSplit
 from edgewise.app.train.batches import Batch, WritingBatch
 from edgewise.app.train.splits import TextSplits
-from edgewise.app.train.text.buckets import TokenSplit
 from edgewise.app.train.text.packed_texts import PackedTexts
 from edgewise.app.train.text.text_data import TextData
 from edgewise.app.train.text.tokenizer import Kind, Special, encode_all, special_id
