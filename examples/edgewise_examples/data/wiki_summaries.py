@@ -72,7 +72,7 @@ class WikiSummaries(TextData):
         self.shares("val")
 
     def load(self) -> TextSplits:
-        rest, beginning, test = WikiText2().parts()
+        rest, beginning, test = WikiText2().read_splits()
         known = articles(beginning + rest, self.chosen)
         border = len(known) - max(1, round(len(known) * self.val))
         parts = {"train": known[:border], "val": known[border:]}

@@ -540,7 +540,8 @@ def test_no_method_is_charged_for_start_up(tmp_path, monkeypatch):
     (tmp_path / "slow_to_import.py").write_text(
         "import torch\nfrom edgewise.app.train import Candidate\n"
         "def candidates(*_):\n"
-        "    yield Candidate('first', '', lambda: lambda batch: torch.zeros(len(batch.target), 10))\n"
+        "    score = lambda batch: torch.zeros(len(batch.target), 10)\n"
+        "    yield Candidate('first', '', lambda: score)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     clock, imported = itertools.count(), []

@@ -39,16 +39,13 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def counts(splits: Splits) -> Any:
-    """Return the counts of pairs of successive tokens, a SciPy matrix ``[V, V]``.
-
-    Rows are first tokens, columns second tokens.
-    """
+    """Return the counts of pairs of successive tokens, a SciPy matrix ``[V, V]``."""
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
     total = sparse.csr_matrix((size, size), dtype=np.float64)
     # Windows may begin at any token; with this step they do not overlap.
     for batch in batches_of(splits.train, step=context):
-        before, after = batch.inputs[0].ids.flatten().numpy(), batch.target.numpy()
-        total += sparse.coo_matrix((np.ones(len(after)), (before, after)), (size, size)).tocsr()
+        first, second = batch.inputs[0].ids.flatten().numpy(), batch.target.numpy()
+        total += sparse.coo_matrix((np.ones(len(second)), (first, second)), (size, size)).tocsr()
     return total
 
 
@@ -62,7 +59,7 @@ def _bigrams(pairs: Any, weight: float) -> Score:
     logs = bigrams(pairs, weight)
 
     def score(batch: Batch) -> Tensor:
-        before = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy().copy()
-        return torch.from_numpy(logs(before)).float()
+        first = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy().copy()
+        return torch.from_numpy(logs(first)).float()
 
     return score

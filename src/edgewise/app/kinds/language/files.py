@@ -58,7 +58,7 @@ class WikiText2(TextStream):
     def text(self) -> str:
         return "".join(self._read())
 
-    def parts(self) -> tuple[str, str, str]:
+    def read_splits(self) -> tuple[str, str, str]:
         valid, test = self._read()
         first = int(len(valid) * self.val)
         return valid[first:], valid[:first], test
@@ -71,17 +71,11 @@ class WikiText2(TextStream):
 
     def training_texts(self) -> list[str]:
         """Return the texts of the training set."""
-        return self.parts()[0].splitlines()
+        return self.read_splits()[0].splitlines()
 
 
 def _texts(name: str, at: str, stream: TextStream) -> list[str]:
-    """Return the text of each file of a public data set in a folder on GitHub.
-
-    Args:
-        name: name of the data set.
-        at: path of the folder on GitHub.
-        stream: data set with the names of the files.
-    """
+    """Return the text of each file of a public data set, whose folder on GitHub is ``at``."""
     addresses = {file: f"{GITHUB}/{at}/{file.removesuffix('.gz')}" for file in stream.files()}
     return list(raw_texts(name, addresses).values())
 
@@ -92,8 +86,6 @@ class TextFiles(TextStream):
 
     Attributes:
         paths: text files in UTF-8, plain or gzipped.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
-        context, windows, stride, consecutive, val, test: see :class:`TextStream`.
 
     Example:
         >>> from edgewise.app.kinds.language import TextFiles

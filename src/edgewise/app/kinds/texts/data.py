@@ -5,18 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise.app.files.labels import distinct_labels
 from edgewise.app.files.reading import log
+from edgewise.app.files.target_columns import TargetColumns
 from edgewise.app.files.targets import class_counts
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.folds import sample_labelled
 from edgewise.app.train.splits import Split, Splits
-from edgewise.app.train.text.labelled import Labelled, LabelledParts, LabelledText, numbered
+from edgewise.app.train.text.labelled import Labelled, LabelledText, numbered
 from edgewise.app.train.text.packed_texts import PackedTexts
 from edgewise.app.train.text.tokenizer import Special, encode_all
 from edgewise.layers import NaiveBayes, Tokens
@@ -25,6 +26,19 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep")
+
+
+class LabelledSplits(NamedTuple):
+    """Pairs of text and label of each split, and the file that errors name.
+
+    ``column`` is the column of the texts in a table. With ``targets``, a text has a list of values
+    instead of a label.
+    """
+
+    texts: dict[str, Labelled]
+    files: dict[str, str]
+    column: str = "text"
+    targets: TargetColumns | None = None
 
 
 @dataclass(frozen=True)
@@ -56,11 +70,11 @@ class LabelledSentences(LabelledText):
         self.at_least("labelled", 0, 1000)
 
     @abstractmethod
-    def parts(self) -> LabelledParts:
+    def read_splits(self) -> LabelledSplits:
         """Return the sentences of each split."""
 
     def load(self) -> Splits:
-        sentences, files, column, columns = self.parts()
+        sentences, files, column, columns = self.read_splits()
         train = sentences["train"]
         labels = []
         if not columns:

@@ -22,8 +22,8 @@ from edgewise.app.files.target_columns import (
     target_names,
     warn_misread,
 )
-from edgewise.app.kinds.texts.data import LabelledSentences
-from edgewise.app.train.text.labelled import Labelled, LabelledParts
+from edgewise.app.kinds.texts.data import LabelledSentences, LabelledSplits
+from edgewise.app.train.text.labelled import Labelled
 from edgewise.app.train.text.own_files import OwnFiles, check_filled
 
 TEXTS = ("text", "sentence", "review", "comment", "message", "content")
@@ -84,7 +84,7 @@ class TextTable(LabelledSentences, OwnFiles):
         super().__post_init__()
         check_choice("data.task_type", self.task_type, get_args(TaskType))
 
-    def parts(self) -> LabelledParts:
+    def read_splits(self) -> LabelledSplits:
         files = self.files("a table of texts and labels")
         tables = {split: read_table(path) for split, path in files.items()}
         where = {split: str(files.get(split, files["train"])) for split in ("train", "val", "test")}
@@ -107,7 +107,7 @@ class TextTable(LabelledSentences, OwnFiles):
         _check_classes(labels, columns.label, files["train"])
         if self.task_type == "auto" and not columns.header:
             warn_misread(train, columns.label, sorted(set(labels)), ARGUMENT)
-        return LabelledParts(self.dealt(read, labels), where, columns.text)
+        return LabelledSplits(self.split_examples(read, labels), where, columns.text)
 
     def _several(
         self,
@@ -116,7 +116,7 @@ class TextTable(LabelledSentences, OwnFiles):
         names: list[str],
         where: dict[str, str],
         separator: str = "",
-    ) -> LabelledParts:
+    ) -> LabelledSplits:
         """Return the texts of each split with the values of the target columns ``names``.
 
         With a ``separator``, ``names`` has one column, with several labels in a cell.
@@ -138,7 +138,7 @@ class TextTable(LabelledSentences, OwnFiles):
             train = train or columns
             texts = (cell.strip() for cell in table.texts("data.text", text))
             read[split] = list(zip(texts, columns.values.tolist(), strict=True))
-        return LabelledParts(self.dealt(read), where, text, train)
+        return LabelledSplits(self.split_examples(read), where, text, train)
 
 
 def text_column(table: Table, text: str, taken: Collection[str]) -> str:
@@ -255,7 +255,7 @@ class SST2(LabelledSentences):
 
     names: ClassVar[Mapping[str, str]] = {"0": "negative", "1": "positive"}
 
-    def parts(self) -> LabelledParts:
+    def read_splits(self) -> LabelledSplits:
         at = "clairett/pytorch-sentiment-classification/457ffd83de90a9d6d472d8ffc31bbffe40a8b236"
         where = f"https://raw.githubusercontent.com/{at}/data/SST2"
         names = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
@@ -264,8 +264,8 @@ class SST2(LabelledSentences):
         for name, file in names.items():
             rows = (line.rsplit("\t", 1) for line in texts[file].removesuffix("\n").split("\n"))
             splits[name] = [(sentence.strip(), label.strip()) for sentence, label in rows]
-        return LabelledParts(splits, names)
+        return LabelledSplits(splits, names)
 
     def training_texts(self) -> list[str]:
         """Return the texts of the training set."""
-        return [text for text, _ in self.parts().parts["train"]]
+        return [text for text, _ in self.read_splits().texts["train"]]
