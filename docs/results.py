@@ -80,32 +80,6 @@ training on trees of depth 3.""",
     "Others": "",
 }
 """Titles in order, with an introduction; the data of a recipe determine its section."""
-SEQUENCES = (
-    "Shakespeare",
-    "SST2",
-    "EWT",
-    "EWTTrees",
-    "MaskedText",
-    "Multi30k",
-    "CaptionDigits",
-    "Duplication",
-    "Recall",
-    "TimeSeries",
-    "WarAndPeace",
-    "WikiSummaries",
-)
-PLACES = {
-    "Planetoid": "Citation networks",
-    **dict.fromkeys(
-        ("CSL", "TU", "ESOL", "IonicLiquids", "MaskedMolecules", "MoleculeTable", "ZINC"),
-        "Whole graphs and molecules",
-    ),
-    **dict.fromkeys(("NeighborsMatch", "DictionaryLookup", "Rings"), "Synthetic graphs"),
-    **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
-    **dict.fromkeys(("Cifar10", "Digits", "DigitRows", "Mnist"), "Images"),
-    "SpokenDigits": "Recordings",
-    **dict.fromkeys(SEQUENCES, "Sequences"),
-}
 
 
 def begun_on_shallow_trees(
@@ -661,14 +635,16 @@ def page(measured: Measured) -> str:
     owed = []
     for name, recipe in RECIPES.items():
         if recipe.protocol and name in measured and is_current(recipe, measured[name]):
-            shown[PLACES.get(type(recipe.data).__name__, "Others")].append(recipe)
+            shown.setdefault(recipe.data.section, []).append(recipe)
         elif recipe.protocol:  # recipes on the user's data have no protocol
             owed.append(name)
-    parts = [HEAD, *(section(title, shown[title], measured) for title in SECTIONS if shown[title])]
+    sections = [section(title, recipes, measured) for title, recipes in shown.items() if recipes]
     if owed:
         listed = ", ".join(f"`{name}`" for name in owed)
-        parts.append(f"## Not measured\n\nThese recipes have no current measurement: {listed}.\n")
-    return "\n".join(parts)
+        sections.append(
+            f"## Not measured\n\nThese recipes have no current measurement: {listed}.\n"
+        )
+    return "\n".join([HEAD, *sections])
 
 
 def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
@@ -700,7 +676,7 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
                 commands.append(command)
     head = ["recipe", "ours", "baseline", "reference", "protocol", "minutes"]
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-    about = [SECTIONS[title], ""] if SECTIONS[title] else []
+    about = [SECTIONS[title], ""] if SECTIONS.get(title) else []
     commands = list(dict.fromkeys(commands))  # one command may measure two rows
     return "\n".join([f"## {title}", "", *about, *table, "", "```", *commands, "```", ""])
 

@@ -46,6 +46,8 @@ class CaptionDigits(ImageData):
         batch_size: number of images per batch.
     """
 
+    section = "Sequences"
+
     places: int = 4
     least: int = 2
     jitter: int = 2

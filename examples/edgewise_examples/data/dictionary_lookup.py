@@ -45,6 +45,8 @@ class DictionaryLookup(Data):
         batch_size: number of dictionaries per batch.
     """
 
+    section = "Synthetic graphs"
+
     size: int = 10
     count: int = 4000
     tested: int = 500

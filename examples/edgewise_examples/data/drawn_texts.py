@@ -30,6 +30,8 @@ class DrawnTexts(Data):
         batch_size: number of texts per batch.
     """
 
+    section = "Sequences"
+
     length: int
     symbols: int
     count: int = 3200

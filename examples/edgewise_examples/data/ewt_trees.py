@@ -49,6 +49,8 @@ class EWTTrees(Data):
         train_rows: number of training sentences, from the start of the file; 0 for all 12,544.
     """
 
+    section = "Sequences"
+
     label: Label = "deprel"
     links: Links = "tree"
     hashed: int = 2048

@@ -48,6 +48,8 @@ class NeighborsMatch(Data):
         batch_size: number of trees per batch.
     """
 
+    section = "Synthetic graphs"
+
     depth: int = 4
     symbols: int = 0
     count: int = 16000

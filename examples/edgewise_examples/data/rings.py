@@ -35,6 +35,8 @@ class Rings(GraphData):
         batch_size: number of graphs per batch.
     """
 
+    section = "Synthetic graphs"
+
     count: int = 1000
     split_seed: int = 0
     batch_size: int = 100

@@ -46,11 +46,10 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def _pixels(batch: Batch) -> np.ndarray:
-    found: np.ndarray = batch.inputs[0].flatten(1).numpy()
-    return found
+    return np.asarray(batch.inputs[0].flatten(1))
 
 
 def _read(splits: Splits) -> tuple[np.ndarray, np.ndarray]:
-    parts = list(batches_of(splits.train))
-    target = torch.cat([batch.target for batch in parts]).numpy()
-    return np.concatenate([_pixels(batch) for batch in parts]), target
+    batches = list(batches_of(splits.train))
+    target = torch.cat([batch.target for batch in batches]).numpy()
+    return np.concatenate([_pixels(batch) for batch in batches]), target

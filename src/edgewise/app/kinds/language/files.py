@@ -18,6 +18,8 @@ BOOK = re.compile(r"\*\*\* START OF[^\n]*\n(.*?)End of the Project Gutenberg", r
 class Shakespeare(TextStream):
     """Tiny Shakespeare: 1,115,394 characters of plays (Karpathy, 2015)."""
 
+    folders = ("tinyshakespeare",)
+
     def files(self) -> tuple[str, ...]:
         return ("input.txt",)
 
@@ -29,6 +31,8 @@ class Shakespeare(TextStream):
 @dataclass(frozen=True)
 class WarAndPeace(TextStream):
     """Tolstoy's novel in English: 3.2 million characters, without Project Gutenberg's notes."""
+
+    folders = ("war_and_peace",)
 
     def files(self) -> tuple[str, ...]:
         return ("2600-0.txt.gz",)
@@ -51,6 +55,8 @@ class WikiText2(TextStream):
     The published training file is not used, so perplexities are not comparable with published
     perplexities. The test set is the published test file.
     """
+
+    folders = ("wikitext-2",)
 
     def files(self) -> tuple[str, ...]:
         return ("valid.txt", "test.txt")

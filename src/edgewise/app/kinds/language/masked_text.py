@@ -32,6 +32,8 @@ class UnlabelledTexts(TextData):
         val: fraction of the lines used for validation, evenly spaced.
     """
 
+    folders = ("wikitext-2", "SST2", "UD_English-EWT", "multi30k", "war_and_peace")
+
     kind: Kind = "wordpiece"
     vocab_size: int | None = 8000
     lowercase: bool = True

@@ -193,6 +193,8 @@ class EWT(TaggedWords):
             ``"deprel"``.
     """
 
+    folders = ("UD_English-EWT",)
+
     target: Tag = "upos"
 
     def __post_init__(self) -> None:

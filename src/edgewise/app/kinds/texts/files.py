@@ -253,6 +253,8 @@ class SST2(LabelledSentences):
     GLUE adds.
     """
 
+    folders = ("SST2",)
+
     names: ClassVar[Mapping[str, str]] = {"0": "negative", "1": "positive"}
 
     def read_splits(self) -> LabelledSplits:

@@ -222,6 +222,8 @@ class Multi30k(Parallel):
     Paper: Elliott et al., Multi30K: multilingual English-German image descriptions, 2016
     """
 
+    folders = ("multi30k",)
+
     test: str = "test_2016_flickr"
 
     def find_folder(self) -> Path:
