@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,9 @@ def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, list[str]]:
         digits, counts = digits_of(batch.inputs[0])
         words = [text.split() for text in batch.references]
         # With a large jitter, a digit can be shifted out of its square. Leave out these images.
-        whole = counts == [len(each) for each in words]
-        pixels.append(digits[whole.repeat(counts)])
-        names += [word for each, kept in zip(words, whole, strict=True) if kept for word in each]
+        is_complete_row = counts == list(map(len, words))
+        pixels.append(digits[is_complete_row.repeat(counts)])
+        names += chain.from_iterable(compress(words, is_complete_row))
     return np.concatenate(pixels), names
 
 
@@ -74,7 +75,7 @@ def _fitted(read: Training, model: Any) -> Writer:
 
     def write(batch: WritingBatch) -> list[str]:
         pixels, counts = digits_of(batch.inputs[0])
-        parts = np.split(model.predict(pixels), np.cumsum(counts)[:-1])
-        return [" ".join(part) for part in parts]
+        names_by_image = np.split(model.predict(pixels), np.cumsum(counts)[:-1])
+        return [" ".join(names) for names in names_by_image]
 
     return Writer(write)

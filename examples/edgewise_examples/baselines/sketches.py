@@ -54,8 +54,7 @@ def described(batch: Batch) -> Tensor:
 
 
 def _features(batch: Batch) -> np.ndarray:
-    found: np.ndarray = described(batch).numpy()
-    return found
+    return np.asarray(described(batch))
 
 
 def _read(split: Split) -> tuple[np.ndarray, np.ndarray]:
@@ -69,6 +68,6 @@ def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, np.ndarray]:
     varied = recipe.data.load().train
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
-        parts = [_read(splits.train), *(_read(varied) for _ in range(VARIED))]
-    x, y = (np.concatenate(of) for of in zip(*parts, strict=True))
+        copies = [_read(splits.train), *(_read(varied) for _ in range(VARIED))]
+    x, y = (np.concatenate(of) for of in zip(*copies, strict=True))
     return x, y

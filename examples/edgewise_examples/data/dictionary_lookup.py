@@ -105,5 +105,6 @@ class DictionaryLookup(Data):
 def packed_dictionaries(size: int, count: int) -> tuple[Graph, Tensor]:
     """Return the graph of ``count`` dictionaries and the indices of their query nodes."""
     pairs = torch.cartesian_prod(torch.arange(size), torch.arange(size, 2 * size)).T
-    one = edges(pairs, 2 * size)
-    return batch([one] * count), torch.arange(2 * size * count).view(count, -1)[:, size:].flatten()
+    dictionary = edges(pairs, 2 * size)
+    nodes = torch.arange(2 * size * count).view(count, -1)
+    return batch([dictionary] * count), nodes[:, size:].flatten()

@@ -70,9 +70,9 @@ class DigitRows(ImageData):
         def draw(index: Tensor, generator: Generator) -> Batch:
             return self._row(train, self._drawn(len(index), train, generator))
 
-        def fixed(part: LabelledDigits, seed: int) -> Split:
-            drawn = self._drawn(self.tested, part, Generator().manual_seed(seed))
-            return Split(self.tested, lambda index: self._row(part, drawn[index]))
+        def fixed(digits: LabelledDigits, seed: int) -> Split:
+            drawn = self._drawn(self.tested, digits, Generator().manual_seed(seed))
+            return Split(self.tested, lambda index: self._row(digits, drawn[index]))
 
         return Splits(
             {"image_size": (SIDE, SIDE * self.places), "channels": 1, "out_width": CLASSES},
@@ -86,10 +86,10 @@ class DigitRows(ImageData):
     def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE * self.places, color=False) / 255)
 
-    def _drawn(self, rows: int, part: LabelledDigits, generator: Generator) -> Tensor:
+    def _drawn(self, rows: int, digits: LabelledDigits, generator: Generator) -> Tensor:
         """Return the indices ``[rows, places]`` of random digits for each row."""
-        return torch.randint(len(part.labels), (rows, self.places), generator=generator)
+        return torch.randint(len(digits.labels), (rows, self.places), generator=generator)
 
-    def _row(self, part: LabelledDigits, which: Tensor) -> Batch:
-        images = part.images[which, 0].transpose(1, 2).flatten(2)[:, None]
-        return Batch((images,), part.labels[which[:, self.asked]])
+    def _row(self, digits: LabelledDigits, which: Tensor) -> Batch:
+        images = digits.images[which, 0].transpose(1, 2).flatten(2)[:, None]
+        return Batch((images,), digits.labels[which[:, self.asked]])
