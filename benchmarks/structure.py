@@ -50,19 +50,21 @@ def show_dependencies(run: edgewise.Run, path: Path, count: int, picture: Path |
     """
     text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
     sentences = [
-        Sentence([word for word, _ in each], [int(head) - 1 for _, head in each])
-        for each in read_conllu(text, path.name, "head")
-        if 2 <= len(each) <= LONGEST
+        Sentence([word for word, _ in rows], [int(head) - 1 for _, head in rows])
+        for rows in read_conllu(text, path.name, "head")
+        if 2 <= len(rows) <= LONGEST
     ][:count]
-    found = dependencies(run, sentences, fitted=len(sentences) // 2)
-    print(f"undirected dependency edges found, in {found.tested} sentences:")
-    print(f"  chain of neighbours        {found.chain:6.1%}")
-    print(f"  all edges of length {found.offset[0]}      {found.offset[1]:6.1%}")
-    print(f"  best head                  {found.best[1]:6.1%}  {found.best[0]}")
-    print(f"  mean of {len(found.heads):2} heads           {found.mean:6.1%}")
-    print(f"  heads combined             {found.combined:6.1%}  fitted on {found.fitted} sentences")
+    result = dependencies(run, sentences, fitted=len(sentences) // 2)
+    print(f"undirected dependency edges found, in {result.tested} sentences:")
+    print(f"  chain of neighbours        {result.chain:6.1%}")
+    print(f"  all edges of length {result.offset[0]}      {result.offset[1]:6.1%}")
+    print(f"  best head                  {result.best[1]:6.1%}  {result.best[0]}")
+    print(f"  mean of {len(result.heads):2} heads           {result.mean:6.1%}")
+    print(
+        f"  heads combined             {result.combined:6.1%}  fitted on {result.fitted} sentences"
+    )
     if picture is not None:
-        pairs = zip(sentences[found.fitted :], found.trees, strict=True)
+        pairs = zip(sentences[result.fitted :], result.trees, strict=True)
         sentence, tree = next(pair for pair in pairs if 8 <= len(pair[0].words) <= 14)
         draw_tree(sentence, tree, path=picture)
         print(picture)
@@ -73,27 +75,27 @@ def show_hidden(run: edgewise.Run, path: Path | None) -> None:
 
     ``path`` is the file of a chart, or ``None``.
     """
-    kept = graph_kept(run.predictor.preprocessing.values)
-    count = len(kept.ids)
+    saved = graph_kept(run.predictor.preprocessing.values)
+    count = len(saved.ids)
     with torch.no_grad(), record(run.model, max_edges=count * count) as recorded:
-        run.model(kept.x, kept.graph)
-    found = edge_recovery(recorded.layers, kept.graph)
-    x = torch.nn.functional.normalize(kept.x.to_dense(), dim=-1)
+        run.model(saved.x, saved.graph)
+    areas = edge_recovery(recorded.layers, saved.graph)
+    x = torch.nn.functional.normalize(saved.x.to_dense(), dim=-1)
     low, high = torch.triu_indices(count, count, 1)
     is_edge = torch.zeros(count, count, dtype=torch.bool)
-    is_edge[kept.edge_index[0], kept.edge_index[1]] = True
-    found["cosine of the features"] = roc_auc(
+    is_edge[saved.edge_index[0], saved.edge_index[1]] = True
+    areas["cosine of the features"] = roc_auc(
         (x @ x.T)[low, high], (is_edge | is_edge.T)[low, high]
     )
     print(f"area under the ROC curve of {int(is_edge.sum()) // 2:,} hidden edges:")
-    for name, value in found.items():
+    for name, value in areas.items():
         print(f"  {name:50} {value:.3f}")
     if path is not None:
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(6, 0.3 * len(found) + 1), layout="constrained")
+        figure = Figure(figsize=(6, 0.3 * len(areas) + 1), layout="constrained")
         axes = figure.subplots()
-        axes.barh(list(found), list(found.values()), color="#1f6feb")
+        axes.barh(list(areas), list(areas.values()), color="#1f6feb")
         axes.axvline(0.5, color="#444f5d", lw=1)
         axes.set(xlim=(0, 1), xlabel="area under the ROC curve", title="Hidden edges recovered")
         figure.savefig(path)
@@ -159,13 +161,15 @@ def main() -> None:
     parser.add_argument("--hidden", type=Path, metavar="RUN", help="run folder of gps-cora")
     parser.add_argument("--process", type=int, metavar="N", help="number of nodes")
     parser.add_argument("--draw", type=Path, metavar="FILE", help="save a figure to FILE")
-    given = parser.parse_args()
-    if given.tags is not None and given.conllu is not None:
-        show_dependencies(edgewise.load(given.tags), given.conllu, given.sentences, given.draw)
-    if given.hidden is not None:
-        show_hidden(edgewise.load(given.hidden), given.draw)
-    if given.process is not None:
-        show_process(given.process)
+    arguments = parser.parse_args()
+    if arguments.tags is not None and arguments.conllu is not None:
+        show_dependencies(
+            edgewise.load(arguments.tags), arguments.conllu, arguments.sentences, arguments.draw
+        )
+    if arguments.hidden is not None:
+        show_hidden(edgewise.load(arguments.hidden), arguments.draw)
+    if arguments.process is not None:
+        show_process(arguments.process)
 
 
 if __name__ == "__main__":
