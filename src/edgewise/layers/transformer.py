@@ -740,6 +740,8 @@ class TransformerStack(GraphLayer):
         such as those of :class:`TransformerLayer`.
         """
         graph = self.graph if graph is None else graph
+        if not isinstance(graph, Pattern):
+            check_graph(graph)  # Raises the error.
         for layer in self.layers:
             x = layer(x, graph, **arguments)
         out: Tensor = self.norm(x)
