@@ -22,8 +22,8 @@ from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.runs.baseline_results import (
     Baseline,
     baselines,
+    baselines_for,
     best_of,
-    is_large,
     lower_is_better,
     main_metric,
 )
@@ -119,7 +119,7 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
     kept = kept_preprocessing(run)
-    if kept is not None and is_large(recipe, kept):
+    if kept is not None and baselines_for(recipe).is_large(kept):
         return later
     found = list(baselines(with_vocabulary(recipe, run), quick=True))
     if not found:

@@ -20,8 +20,8 @@ from edgewise.app.cli.report import write_report
 from edgewise.app.cli.table import Measured, comparison_table, metrics_table
 from edgewise.app.cli.verify import run
 from edgewise.app.kinds import find
-from edgewise.app.runs.combining import fitted_factors
 from edgewise.app.runs.fine_tuning import with_architecture
+from edgewise.app.runs.naive_bayes_scales import fitted_factors
 from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.recipe import Recipe
@@ -115,6 +115,8 @@ def _print_notes(recipe: Recipe, out: Path) -> None:
     """
     for name, note in recipe.task.notes().items():
         say(f"{name}: {note}")
+    if not getattr(recipe.data, "naive_bayes", False):
+        return
     folders = RunFolder(out).runs()
     for path in folders or [out]:
         factors = fitted_factors(RunFolder(path))
