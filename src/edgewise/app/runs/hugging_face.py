@@ -48,7 +48,7 @@ def with_hf_model(recipe: Recipe) -> Recipe:
     """
     if not is_hugging_face(recipe.start):
         return recipe
-    from edgewise.interop.huggingface.bert import numbers
+    from edgewise.interop.huggingface.bert import model_options
     from edgewise.interop.huggingface.checkpoint import read
     from edgewise.interop.huggingface.label_heads import label_head
 
@@ -57,7 +57,9 @@ def with_hf_model(recipe: Recipe) -> Recipe:
     check_choice(f"{recipe.start}/{CONFIG}: model_type", family, FAMILIES)
     # Values of the configuration may have any type.
     with reading(f"{recipe.start}/{CONFIG}", expected=f"a configuration of {family}"):
-        sizes = {name: value for name, value in numbers(checkpoint).items() if name != "dropout"}
+        sizes = {
+            name: value for name, value in model_options(checkpoint).items() if name != "dropout"
+        }
         head = label_head(checkpoint.without_prefix(f"{family}."))
     values: dict[str, Any] = {f"model.{name}": value for name, value in sizes.items()}
     values["model"] = family

@@ -6,13 +6,12 @@ import torch
 
 from edgewise.app.train.folder import RunFolder
 from edgewise.app.train.loader import Loader
-from edgewise.layers import TextClassifier
+from edgewise.app.train.text.naive_bayes import CombinedClassifier
 
 
 @torch.no_grad()
-def fit_scales(model: TextClassifier, val: Loader) -> None:
-    """Fit the scales of :class:`edgewise.layers.NaiveBayes`, in place, to the validation set."""
-    assert model.naive_bayes is not None
+def fit_scales(model: CombinedClassifier, val: Loader) -> None:
+    """Fit the factors of the network and of naive Bayes to the validation set, in place."""
     device = next(model.parameters()).device
     batches = [batch.to(device) for batch in val]
     network = torch.cat([model.network(*batch.inputs) for batch in batches]).float()

@@ -31,9 +31,10 @@ from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.rng import seed_everything
 from edgewise.app.train.splits import Splits, TextSplits
 from edgewise.app.train.target_scaling import TargetScaling
+from edgewise.app.train.text.naive_bayes import CombinedClassifier, NaiveBayes
 from edgewise.app.train.text.text_data import TextData
 from edgewise.app.train.text.tokenizer import vocabulary_hash
-from edgewise.layers import GraphLayer, NaiveBayes, TextClassifier, shares_nodes
+from edgewise.layers import GraphLayer, TextClassifier, shares_nodes
 
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
@@ -154,7 +155,7 @@ def _fit(
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
     loaders = splits.loaders(recipe.seed)
     callbacks: tuple[lightning.Callback, ...] = ()
-    if isinstance(model, TextClassifier) and model.naive_bayes is not None:
+    if isinstance(model, CombinedClassifier):
         from lightning.pytorch.callbacks import LambdaCallback
 
         fit_before_validation = partial(fit_scales, model, loaders["val"])
@@ -263,6 +264,6 @@ def build_model(
     # Naive Bayes contains the frequencies of the classes, which class weights are to remove.
     weighted = getattr(recipe.task, "class_weight", "none") != "none"
     if counts and not recipe.start and not weighted and isinstance(model, TextClassifier):
-        model.naive_bayes = NaiveBayes(**counts)
+        model = CombinedClassifier(model, NaiveBayes(**counts))
     scale = preprocessing.target_scale
     return TargetScaling(model, *scale) if scale else model
