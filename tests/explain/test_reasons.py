@@ -21,7 +21,7 @@ from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes import NodeCases
 from edgewise.app.predict.cases import log_odds
 from edgewise.app.runs import Run, train, with_values
-from edgewise.app.runs.combining import fitted_factors
+from edgewise.app.runs.naive_bayes_scales import fitted_factors
 from edgewise.app.train import RunFolder
 from edgewise.explain.attribution import Case, Contributions, contributions
 from tests.explain import small_runs
