@@ -30,7 +30,7 @@ import edgewise
 from edgewise import graphs, layers
 from edgewise.app.explain import Sentence, dependencies, draw_tree, edge_recovery
 from edgewise.app.explain.structure import roc_auc
-from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.kinds.tags.conllu import read_conllu
 from edgewise.encodings import Learned
 from edgewise.explain.record import record
@@ -73,7 +73,7 @@ def show_hidden(run: edgewise.Run, path: Path | None) -> None:
 
     ``path`` is the file of a chart, or ``None``.
     """
-    kept = graph_kept(run.predictor.preprocessing.values)
+    kept = saved_graph(run.predictor.preprocessing.values)
     count = len(kept.ids)
     with torch.no_grad(), record(run.model, max_edges=count * count) as recorded:
         run.model(kept.x, kept.graph)

@@ -17,7 +17,7 @@ def visible_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
         for path in folder.rglob("*")
         if path.suffix.lower() in suffixes
         and path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and not any(name.startswith(".") for name in path.relative_to(folder).parts)
     )
 
 

@@ -27,8 +27,8 @@ DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 def data_root() -> Path | None:
     """Return the folder named by the environment variable ``EDGEWISE_DATA``, which is only read."""
-    named = os.environ.get("EDGEWISE_DATA")
-    return Path(named).expanduser() if named else None
+    folder = os.environ.get("EDGEWISE_DATA")
+    return Path(folder).expanduser() if folder else None
 
 
 def cache_root() -> Path:
@@ -89,13 +89,13 @@ def verify(data: str, path: Path, remedy: str = "") -> None:
     if expected is None:
         return
     status = path.stat()
-    found = (
+    digest = (
         _folder_digest(path)
         if path.is_dir()
         else _digest(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     )
-    if found != expected and _git_blob(data, path) is None:
-        raise _unpublished(path, expected, found, remedy)
+    if digest != expected and _git_blob(data, path) is None:
+        raise _unpublished(path, expected, digest, remedy)
 
 
 def read_verified(data: str, name: str, folder: Path) -> bytes:
@@ -112,15 +112,15 @@ def read_verified(data: str, name: str, folder: Path) -> bytes:
         ArgumentError: the content differs.
     """
     content, expected = (folder / name).read_bytes(), SHA256[data][name]
-    found = hashlib.sha256(content).hexdigest()
-    if found != expected:
-        raise _unpublished(folder / name, expected, found)
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != expected:
+        raise _unpublished(folder / name, expected, digest)
     return content
 
 
-def _unpublished(path: Path, expected: str, found: str, remedy: str = "") -> ArgumentError:
-    wanted = f"the published content, SHA-256 {expected}"
-    return unreadable(path, expected=wanted, got=f"SHA-256 {found}", remedy=remedy)
+def _unpublished(path: Path, expected: str, digest: str, remedy: str = "") -> ArgumentError:
+    published = f"the published content, SHA-256 {expected}"
+    return unreadable(path, expected=published, got=f"SHA-256 {digest}", remedy=remedy)
 
 
 @lru_cache(maxsize=1024)  # Several loaders read the same files.
@@ -137,12 +137,12 @@ def _digest(path: Path, *_state: int) -> str:
 
 
 def _folder_digest(folder: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(
         file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.suffix in MEDIA
     ):
-        found.update(name.encode() + (folder / name).read_bytes())
-    return found.hexdigest()
+        digest.update(name.encode() + (folder / name).read_bytes())
+    return digest.hexdigest()
 
 
 def _git_blob(data: str, path: Path) -> str | None:
@@ -151,8 +151,8 @@ def _git_blob(data: str, path: Path) -> str | None:
     if accepted is None:
         return None
     content = path.read_bytes()
-    found = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    return found if found == accepted else None
+    blob_id = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return blob_id if blob_id == accepted else None
 
 
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:

@@ -122,8 +122,8 @@ def as_text(frame: DataFrame) -> DataFrame:
             remedy="rename one of the two columns",
         )
     columns = {name: _text_column(frame.iloc[:, i]) for i, name in enumerate(names)}
-    found: DataFrame = pandas.DataFrame(columns, columns=names, dtype=str)
-    return found
+    text_frame: DataFrame = pandas.DataFrame(columns, columns=names, dtype=str)
+    return text_frame
 
 
 def _text_column(values: Series[Any]) -> Series[Any]:

@@ -28,8 +28,8 @@ def find_separator(cells: Sequence[str]) -> str:
         return ARRAYS
     for separator in SEPARATORS:
         lists = [split_labels(cell, separator) for cell in distinct]
-        labels = {label for each in lists for label in each}
-        if len({len(each) for each in lists}) > 1 and len(labels) < len(distinct):
+        labels = {label for cell_labels in lists for label in cell_labels}
+        if len({len(cell_labels) for cell_labels in lists}) > 1 and len(labels) < len(distinct):
             return separator
     return ""
 
@@ -63,8 +63,8 @@ def label_columns(
     present = (label for row_labels in lists for label in row_labels)
     source = f"column {column!r} of {table.path.name}"
     names = list(labels) or distinct_labels(present, argument, source)
-    for row, each in enumerate(lists):
-        for label in set(each) - set(names):
+    for row, cell_labels in enumerate(lists):
+        for label in set(cell_labels) - set(names):
             raise ArgumentError(
                 argument,
                 expected=f"labels of the training table in column {column!r}",
@@ -72,7 +72,7 @@ def label_columns(
                 remedy="correct this row, or add training rows with this label",
             )
     sets = list(map(set, lists))
-    cells = {name: ["1" if name in each else "0" for each in sets] for name in names}
+    cells = {name: ["1" if name in cell_labels else "0" for cell_labels in sets] for name in names}
     return replace(table, frame=pandas_for("reading a table").DataFrame(cells, dtype=str))
 
 

@@ -130,7 +130,7 @@ def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int
         chunks = _chunks(path, form, layout_of(path, form), argument, CHUNK)
     for lines, frame in chunks:
         names = list(frame.columns)
-        blank = _is_blank(frame)
+        blank = frame.isna().any(axis=1)
         for line, skip, *cells in zip(lines, blank, *(frame[n] for n in names), strict=True):
             if not skip:
                 yield line, dict(zip(names, cells, strict=True))
@@ -156,7 +156,7 @@ def _of_text(path: Path, argument: str, skip_blank: bool) -> Table:
     chunks = list(_chunks(path, form, layout, argument))
     frame = pandas.concat([frame for _, frame in chunks], ignore_index=True)
     lines = [line for numbers, _ in chunks for line in numbers]
-    blank = _is_blank(frame)
+    blank = frame.isna().any(axis=1).tolist()
     rows = [row for row, is_blank in enumerate(blank) if not is_blank]
     if not rows:
         raise _unusable(path, argument, "no rows", delimiter)
@@ -219,23 +219,23 @@ def _chunks(
                 # This engine distinguishes a missing cell from an empty cell.
                 engine="python",
                 chunksize=size or form.lines + 2,
-            ) as parts,
+            ) as chunks,
         ):
-            for read in parts:
+            for chunk in chunks:
                 # A copy has one block for all columns. With 9,000 blocks, this takes minutes.
-                part = read.copy()
-                texts = ["\0".join(cells) for cells in part.fillna("").to_numpy().tolist()]
+                rows = chunk.copy()
+                texts = ["\0".join(cells) for cells in rows.fillna("").to_numpy().tolist()]
                 # In TSV a quotation mark within a cell is an ordinary character.
                 if delimiter == "\t" and any('"' in text for text in texts):
-                    part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
+                    rows = rows.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
                 elif not quotes_checked and any(map(SPACED_QUOTE.search, texts)):
                     _refuse_quotes(path, form, layout, argument)
                     quotes_checked = True
                 lines = [end := end + 1 + len(LINE_END.findall(text)) for text in texts]
                 if not names:
-                    names = _names(part, path, argument, delimiter)
-                    part, lines = part.iloc[1:], lines[1:]
-                yield lines, _fitted(part, names)
+                    names = _names(rows, path, argument, delimiter)
+                    rows, lines = rows.iloc[1:], lines[1:]
+                yield lines, _fitted(rows, names)
     except (_WrongWidthError, pandas.errors.ParserError, csv.Error) as error:
         raise _bad_row(path, form, layout, argument, str(error)) from error
 
@@ -264,16 +264,16 @@ class _WrongWidthError(Exception):
     """Error: a row has more or fewer cells than the header."""
 
 
-def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
+def _names(cells: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
     """Return the names of the columns, without empty columns at the end (spreadsheets add them).
 
     Args:
-        part: cells of the file, of which the first row has the names.
+        cells: cells of the file, of which the first row has the names.
         path: the file, for the error.
         argument: field that gives the file, for the error.
         delimiter: delimiter of the cells, for the error.
     """
-    names = [str(name).strip() for name in part.iloc[0].fillna("")]
+    names = [str(name).strip() for name in cells.iloc[0].fillna("")]
     while len(names) > 1 and not names[-1]:
         names.pop()
     name, count = Counter(names).most_common(1)[0]
@@ -282,27 +282,22 @@ def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[s
     return names
 
 
-def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
+def _fitted(cells: DataFrame, names: Sequence[str]) -> DataFrame:
     """Name the columns, and set the cells of blank rows to missing values.
 
     Raises:
         _WrongWidthError: a row has more or fewer cells than there are names.
     """
     width = len(names)
-    if (part.iloc[:, width:].fillna("") != "").to_numpy().any():
+    if (cells.iloc[:, width:].fillna("") != "").to_numpy().any():
         raise _WrongWidthError
-    part = part.iloc[:, :width].set_axis(list(names), axis=1)
-    first, others = part.iloc[:, 0].fillna(""), part.iloc[:, 1:].fillna("")
+    cells = cells.iloc[:, :width].set_axis(list(names), axis=1)
+    first, others = cells.iloc[:, 0].fillna(""), cells.iloc[:, 1:].fillna("")
     blank = (first.str.strip() == "") & (others == "").all(axis=1)
-    blank &= (width > 1) | part.isna().any(axis=1)
-    if part[~blank].isna().to_numpy().any():
+    blank &= (width > 1) | cells.isna().any(axis=1)
+    if cells[~blank].isna().to_numpy().any():
         raise _WrongWidthError
-    return part.mask(blank) if blank.any() else part
-
-
-def _is_blank(frame: DataFrame) -> list[bool]:
-    found: list[bool] = frame.isna().any(axis=1).tolist()
-    return found
+    return cells.mask(blank) if blank.any() else cells
 
 
 def _bad_row(
@@ -470,8 +465,8 @@ def _of_sheet(path: Path, sheet: DataFrame) -> Table:
         )
     names = [name.strip() or str(i + 1) for i, name in enumerate(cells.iloc[0])]
     frame = cells.iloc[1:].set_axis(names, axis=1)
-    kept = ~(frame == "").all(axis=1)
-    return Table(path, as_text(frame[kept]), (frame.index[kept] + 1).tolist())
+    has_cells = ~(frame == "").all(axis=1)
+    return Table(path, as_text(frame[has_cells]), (frame.index[has_cells] + 1).tolist())
 
 
 def _unusable(path: Path, argument: str, got: str, delimiter: str) -> ArgumentError:

@@ -94,7 +94,7 @@ class _Counted(io.RawIOBase):
 @contextmanager
 def _only_member(path: Path) -> Iterator[IO[bytes]]:
     with zipfile.ZipFile(path) as archive:
-        names = [one.filename for one in archive.infolist() if not one.is_dir()]
+        names = [member.filename for member in archive.infolist() if not member.is_dir()]
         names = [name for name in names if not name.startswith("__MACOSX/")]
         if len(names) != 1:
             listed = f": {', '.join(names[:5])}" if names else ""
@@ -250,9 +250,9 @@ def _looked_through(path: Path, encoding: str, by_line: bool) -> TextForm:
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                before = error.object[: error.start].decode(encoding, "ignore")
-                foreign = foreign or not before.isascii()
-                raise _NotDecodedError(error, lines + before.count("\n") + 1, foreign) from error
+                preceding = error.object[: error.start].decode(encoding, "ignore")
+                foreign = foreign or not preceding.isascii()
+                raise _NotDecodedError(error, lines + preceding.count("\n") + 1, foreign) from error
             characters, lines = characters + len(text), lines + text.count("\n")
             blank, foreign = blank and not text.strip(), foreign or not text.isascii()
             if by_line:  # A line within one block is shorter than the limit.
@@ -380,23 +380,25 @@ def raw_texts(data: str, sources: dict[str, str]) -> dict[str, str]:
     return {name: read_text(folder / name) for name in sources}
 
 
-def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
-    """Check that a file has ``wanted`` lines.
+def check_line_count(
+    path: Path, lines: Sequence[object] | Tensor, num_lines: int, what: str
+) -> None:
+    """Check that a file has ``num_lines`` lines.
 
     Args:
         path: the file.
-        got: lines of the file.
-        wanted: required number of lines.
+        lines: lines of the file.
+        num_lines: required number of lines.
         what: name of the items that have one line each, for the error.
 
     Raises:
         ArgumentError: the file has more or fewer lines.
     """
-    if len(got) != wanted:
+    if len(lines) != num_lines:
         raise unreadable(
             path,
-            expected=f"one line for each of the {wanted} {what}",
-            got=counted(len(got), "line"),
+            expected=f"one line for each of the {num_lines} {what}",
+            got=counted(len(lines), "line"),
             remedy="use files of the same data set",
         )
 
@@ -408,11 +410,11 @@ def _decoded(path: Path) -> str:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        named = encoding.removesuffix("-sig").upper()
+        encoding_name = encoding.removesuffix("-sig").upper()
         got = f"{error.reason} ({error.object[error.start]:#04x})"
         raise unreadable(
             path,
-            expected=f"text in {named}",
+            expected=f"text in {encoding_name}",
             got=got,
             remedy="save the file again as UTF-8",
             line=line,

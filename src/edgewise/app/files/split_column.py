@@ -19,28 +19,28 @@ PART_OF = {word: part for part, words in PARTS.items() for word in words}
 """Dict from a word in a table, or the name of a folder, to its split: train, val or test."""
 
 
-def find_split_column(table: Table, named: str) -> str:
+def find_split_column(table: Table, column: str) -> str:
     """Return the name of the column that assigns rows to splits, or "" if there is none.
 
     Args:
         table: table with at least one row.
-        named: name of the column; "" searches for one of :data:`NAMES` whose cells are all words of
+        column: name of the column; "" searches for one of :data:`NAMES` whose cells are all words of
             :data:`PARTS`, and "none" uses no column.
 
     Raises:
         ArgumentError: there is no column of the given name.
     """
-    if named == "none":
+    if column == "none":
         return ""
-    if named:
-        table.texts("data.split_column", named)
-        return named
-    known = [
+    if column:
+        table.texts("data.split_column", column)
+        return column
+    usual = [
         name
         for name, texts in table.columns.items()
-        if name.lower() in NAMES and {"train", "test"} <= set(map(_part, texts)) <= set(PARTS)
+        if name.lower() in NAMES and {"train", "test"} <= set(map(_split_of, texts)) <= set(PARTS)
     ]
-    return known[0] if len(known) == 1 else ""
+    return usual[0] if len(usual) == 1 else ""
 
 
 def parts_of(table: Table, column: str) -> dict[str, Tensor]:
@@ -52,18 +52,18 @@ def parts_of(table: Table, column: str) -> dict[str, Tensor]:
     texts = table.texts("data.split_column", column)
     index: dict[str, list[int]] = {name: [] for name in PARTS}
     for row, text in enumerate(texts):
-        part = _part(text)
-        if part not in index:
+        split = _split_of(text)
+        if split not in index:
             raise ArgumentError(
                 "data.split_column",
                 expected=f"train, val or test in column {column!r}",
                 got=f"{text[:60]!r} in row {table.line(row)} of {table.path.name}",
                 remedy="correct this row, or set data.split_column to none",
             )
-        index[part].append(row)
-    return {name: torch.tensor(found, dtype=torch.long) for name, found in index.items()}
+        index[split].append(row)
+    return {name: torch.tensor(rows, dtype=torch.long) for name, rows in index.items()}
 
 
-def _part(text: str) -> str:
+def _split_of(text: str) -> str:
     word = text.strip().lower()
     return "test" if word == "holdout" else PART_OF.get(word, "")

@@ -193,7 +193,7 @@ class Table:
     def choose(
         self,
         argument: str,
-        named: str,
+        column: str,
         candidates: Sequence[str],
         what: str,
         taken: Collection[str] = (),
@@ -204,7 +204,7 @@ class Table:
 
         Args:
             argument: the field that names the column, such as ``data.target``.
-            named: value of the field; "" if no column is named.
+            column: value of the field; "" if no column is named.
             candidates: possible columns.
             what: description for the error, such as "the column of numbers to predict".
             taken: columns that other fields use.
@@ -216,23 +216,23 @@ class Table:
                 one candidate; the error lists the candidates.
         """
         free = [name for name in self.frame.columns if name not in taken]
-        if named:
-            self.texts(argument, named)
-            if named not in taken:
-                return named
+        if column:
+            self.texts(argument, column)
+            if column not in taken:
+                return column
         elif len(candidates) == 1:
             return candidates[0]
         listed = candidates or free or list(self.frame.columns)
         shown = ", ".join(repr(name) for name in listed[:12])
-        more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
+        others = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
         expected = f"{what} in {self.path.name}"
-        if named:
+        if column:
             expected += ", which no other field uses"
-            got = f"{named!r}, which another field uses"
+            got = f"{column!r}, which another field uses"
         elif candidates:
-            got = f"{counted(len(candidates), 'possible column')}: {shown}{more}"
+            got = f"{counted(len(candidates), 'possible column')}: {shown}{others}"
         else:
-            got = f"{'no such column among' if free else 'only the columns'} {shown}{more}"
+            got = f"{'no such column among' if free else 'only the columns'} {shown}{others}"
         # Without a candidate, suggest the last column, as targets are usually there.
         if of_words and not candidates:
             free = [name for name in free if name not in self.numeric]

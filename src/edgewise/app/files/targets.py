@@ -47,8 +47,8 @@ def class_counts(classes: Tensor, num_classes: int) -> tuple[int, ...]:
 
 def split_outputs(targets: Sequence[Target], outputs: Tensor) -> tuple[Tensor, ...]:
     """Split the outputs of a model into the outputs ``[..., width]`` of each target."""
-    parts: tuple[Tensor, ...] = outputs.split([target.width for target in targets], dim=-1)
-    return parts
+    split: tuple[Tensor, ...] = outputs.split([target.width for target in targets], dim=-1)
+    return split
 
 
 def probabilities(target: Target, outputs: Tensor) -> Tensor:
@@ -64,17 +64,17 @@ def probabilities(target: Target, outputs: Tensor) -> Tensor:
     return torch.cat([1 - second, second], dim=-1)
 
 
-def mean_prediction(targets: Sequence[Target], each: Tensor) -> Tensor:
+def mean_prediction(targets: Sequence[Target], outputs_of_models: Tensor) -> Tensor:
     """Return the outputs ``[M, widths]`` of the mean prediction of several models.
 
     Numbers are averaged, and the probabilities of classes.
 
     Args:
         targets: targets of the outputs.
-        each: outputs of each model, ``[models, M, widths]``.
+        outputs_of_models: outputs of each model, ``[models, M, widths]``.
     """
-    parts = zip(targets, split_outputs(targets, each), strict=True)
-    return torch.cat([_mean(target, outputs) for target, outputs in parts], dim=-1)
+    by_target = zip(targets, split_outputs(targets, outputs_of_models), strict=True)
+    return torch.cat([_mean(target, outputs) for target, outputs in by_target], dim=-1)
 
 
 def _mean(target: Target, outputs: Tensor) -> Tensor:

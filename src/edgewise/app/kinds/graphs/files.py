@@ -57,7 +57,7 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
             file and line.
     """
     a, indicator, graph_labels, node_labels, node_attributes = (
-        raw / f"{name}_{part}.txt" for part in (*REQUIRED, "node_labels", "node_attributes")
+        raw / f"{name}_{suffix}.txt" for suffix in (*REQUIRED, "node_labels", "node_attributes")
     )
     classes, class_names = torch.empty(0, 1, dtype=torch.long), {}
     if labelled:

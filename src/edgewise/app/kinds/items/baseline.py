@@ -74,8 +74,8 @@ def interactions(graph: Graph, users: int, items: int) -> Any:
 
     source, target = graph.edge_index.numpy()
     chosen = target < users
-    place = target[chosen], source[chosen] - users
-    return sparse.csr_matrix((np.ones(chosen.sum(), np.float32), place), (users, items))
+    positions = target[chosen], source[chosen] - users
+    return sparse.csr_matrix((np.ones(chosen.sum(), np.float32), positions), (users, items))
 
 
 def popularity(r: Any) -> Predict:
@@ -157,8 +157,8 @@ def _fitted(r: Any, fit: Callable[[], Predict]) -> Score:
 def _scored(r: Any, predict: Predict) -> Score:
     def score(batch: Batch) -> Tensor:
         users, items, _graph = batch.inputs
-        found = np.asarray(predict(r[users.numpy()]), np.float32)
-        return torch.from_numpy(found)[:, items]
+        item_scores = np.asarray(predict(r[users.numpy()]), np.float32)
+        return torch.from_numpy(item_scores)[:, items]
 
     return score
 

@@ -14,7 +14,7 @@ from edgewise._utils.ragged import runs_and_positions
 from edgewise.app.files.edges import RATING, TIME, Column, read_interactions
 from edgewise.app.files.frames import FrameSource, Source, open_source, take_frames
 from edgewise.app.files.reading import log
-from edgewise.app.kinds.items.data import Chosen, Interactions
+from edgewise.app.kinds.items.data import Interactions, SplitInteractions
 from edgewise.app.train.edge_splits import EdgeSplit, once
 
 FEWEST = 3
@@ -69,31 +69,38 @@ class InteractionFiles(Interactions):
         shares = {"data.val": self.val, "data.test": self.test}
         check_shares(shares, "choose for example 0.1 and 0.1")
 
-    def read(self) -> Chosen:
+    def read(self) -> SplitInteractions:
         check_named("data.path", self.path, "a file of users and items")
         paths = [open_source(path) for path in (self.path, self.test_path) if path]
         time, rating = TIME.named(self.time), RATING.named(self.rating)
-        wanted = [column for column in (time, rating) if self._reads(column)]
+        further = [column for column in (time, rating) if self._reads(column)]
         read = read_interactions(
             *paths,
             header=self.header,
             names=self.names,
             user=self.user,
             item=self.item,
-            further=wanted,
+            further=further,
         )
         if read.rating and self.min_rating is None:
             log.info(
                 f"data.min_rating: each row counts as a choice, whatever its {read.rating!r}; "
                 "leave out low ratings with, for example, --data.min_rating 4"
             )
-        pairs = [self._liked(*each) for each in zip(read.pairs, read.numbers, paths, strict=True)]
+        pairs = [
+            self._liked(*file_interactions)
+            for file_interactions in zip(read.pairs, read.numbers, paths, strict=True)
+        ]
         ids = read.user_ids, read.item_ids
         if self.test_path:
-            known, tested = (once(part) for part, _ in pairs)
-            return Chosen(known, tested, *ids, tuple(paths), columns=read.columns)
+            train_pairs, test_pairs = (once(user_items) for user_items, _ in pairs)
+            return SplitInteractions(
+                train_pairs, test_pairs, *ids, tuple(paths), columns=read.columns
+            )
         split = last_of_each(*pairs[0], val=self.val, test=self.test, seed=self.split_seed)
-        return Chosen(split.train, split.test, *ids, tuple(paths), split.val, read.columns)
+        return SplitInteractions(
+            split.train, split.test, *ids, tuple(paths), split.val, read.columns
+        )
 
     def _reads(self, column: Column) -> bool:
         if column.argument == "data.time":

@@ -74,6 +74,6 @@ def adjacency(graph: Graph) -> Any:
 
     source, target = graph.edge_index.numpy()
     shape = graph.num_targets, graph.num_sources
-    found = sparse.coo_matrix((np.ones(len(source)), (target, source)), shape).tocsr()
-    found.data[:] = 1
-    return found
+    matrix = sparse.coo_matrix((np.ones(len(source)), (target, source)), shape).tocsr()
+    matrix.data[:] = 1
+    return matrix

@@ -103,13 +103,15 @@ def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
 
     A salt, ``cation.anion``, is one graph with two components. A molecule may have no bonds.
     """
-    shares = _shares(molecule)
-    atoms = [_atom(atom) + extra for atom, extra in zip(molecule.GetAtoms(), shares, strict=True)]
+    contributions = _contributions(molecule)
+    atoms = [
+        _atom(atom) + extra for atom, extra in zip(molecule.GetAtoms(), contributions, strict=True)
+    ]
     index: list[tuple[int, int]] = []
     bonds: list[list[float]] = []
     for bond in molecule.GetBonds():
-        one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        index += [(one, other), (other, one)]
+        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        index += [(begin, end), (end, begin)]
         bonds += [_bond(bond)] * 2
     edge_index = torch.tensor(index, dtype=torch.long).reshape(-1, 2).T.contiguous()
     return torch.tensor(atoms), edge_index, torch.tensor(bonds).reshape(-1, BOND_WIDTH)
@@ -150,18 +152,18 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
     chem = rdkit()
     from rdkit import rdBase
 
-    whole = chem.RWMol(molecule)
+    edited = chem.RWMol(molecule)
     for index, element in atoms.items():
-        atom = whole.GetAtomWithIdx(index)
+        atom = edited.GetAtomWithIdx(index)
         atom.SetAtomicNum(chem.GetPeriodicTable().GetAtomicNumber(element))
         atom.SetNoImplicit(False)  # This adds implicit hydrogens.
     for index, kind in bonds.items():
-        bond = whole.GetBondWithIdx(index)
+        bond = edited.GetBondWithIdx(index)
         bond.SetBondType(getattr(chem.BondType, kind))
         bond.SetIsAromatic(kind == "AROMATIC")
     with rdBase.BlockLogs():
-        wrong = chem.SanitizeMol(whole, catchErrors=True)
-    return "" if wrong else str(chem.MolToSmiles(whole))
+        wrong = chem.SanitizeMol(edited, catchErrors=True)
+    return "" if wrong else str(chem.MolToSmiles(edited))
 
 
 def descriptors(molecule: Any) -> list[float]:
@@ -200,19 +202,19 @@ def _descriptor(function: Callable[[Any], float], molecule: Any) -> float:
 def ions(molecule: Any) -> tuple[Any, Any]:
     """Return the cations of a molecule, and its other fragments; either may have no atoms."""
     chem = rdkit()
-    parts: tuple[list[Any], list[Any]] = [], []
-    for part in chem.GetMolFrags(molecule, asMols=True):
-        parts[chem.GetFormalCharge(part) <= 0].append(part)
-    cations, rest = (reduce(chem.CombineMols, part, chem.Mol()) for part in parts)
-    for part in (cations, rest):
-        chem.SanitizeMol(part)
+    groups: tuple[list[Any], list[Any]] = [], []
+    for fragment in chem.GetMolFrags(molecule, asMols=True):
+        groups[chem.GetFormalCharge(fragment) <= 0].append(fragment)
+    cations, rest = (reduce(chem.CombineMols, fragment, chem.Mol()) for fragment in groups)
+    for fragment in (cations, rest):
+        chem.SanitizeMol(fragment)
     return cations, rest
 
 
 def _one_hot(value: object, choices: Sequence[object]) -> list[float]:
     """Encode a value one-hot, with a last column for all other values."""
-    found = [float(value == choice) for choice in choices]
-    return [*found, 1.0 - sum(found)]
+    columns = [float(value == choice) for choice in choices]
+    return [*columns, 1.0 - sum(columns)]
 
 
 def _atom(atom: Any) -> list[float]:
@@ -237,22 +239,22 @@ def _bond(bond: Any) -> list[float]:
     ]
 
 
-def _shares(molecule: Any) -> list[list[float]]:
+def _contributions(molecule: Any) -> list[list[float]]:
     """Return each atom's contribution to logP, refractivity, polar and total surface area."""
     from rdkit.Chem import rdMolDescriptors as descriptors
 
     with_hydrogens = rdkit().AddHs(molecule)
     crippen = descriptors._CalcCrippenContribs(with_hydrogens)
-    shares = [list(pair) for pair in crippen[: molecule.GetNumAtoms()]]
+    contributions = [list(pair) for pair in crippen[: molecule.GetNumAtoms()]]
     for hydrogen in list(with_hydrogens.GetAtoms())[molecule.GetNumAtoms() :]:
-        to = shares[hydrogen.GetNeighbors()[0].GetIdx()]
+        to = contributions[hydrogen.GetNeighbors()[0].GetIdx()]
         to[0] += crippen[hydrogen.GetIdx()][0]
         to[1] += crippen[hydrogen.GetIdx()][1]
     polar = descriptors._CalcTPSAContribs(molecule)
     surface, _hydrogens = descriptors._CalcLabuteASAContribs(molecule)
     return [
         [logp, refraction / 10, area / 10, around / 10]
-        for (logp, refraction), area, around in zip(shares, polar, surface, strict=True)
+        for (logp, refraction), area, around in zip(contributions, polar, surface, strict=True)
     ]
 
 

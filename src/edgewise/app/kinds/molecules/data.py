@@ -225,19 +225,19 @@ class MoleculeTable(Data):
         if described is not None:
             sizes["descriptor_width"] = described.shape[1]
         codes = PrecomputedEncodings(graphs)
-        parts = {
+        splits = {
             name: self._part(codes, number[i], measured[i], described, columns.values[i])
             for name, i in index.items()
         }
         target_scale = self._target_scale(targets, columns.values[train])
         train_part = replace(
-            parts["train"], target_scale=target_scale, draw=self.epoch_rows or None
+            splits["train"], target_scale=target_scale, draw=self.epoch_rows or None
         )
         return Splits(
             sizes,
             train_part,
-            parts["val"],
-            parts["test"],
+            splits["val"],
+            splits["test"],
             self.batch_size,
             preprocessing=preprocessing,
             codes=codes,
@@ -274,9 +274,9 @@ class MoleculeTable(Data):
         y: Tensor,
     ) -> Split:
         def make(index: Tensor) -> Batch:
-            given = self.inputs(codes.graphs, number[index], measured[index], described)
-            keywords = {**given.keywords, **codes.take(number[index])}
-            return replace(given, target=y[index], keywords=keywords)
+            inputs = self.inputs(codes.graphs, number[index], measured[index], described)
+            keywords = {**inputs.keywords, **codes.take(number[index])}
+            return replace(inputs, target=y[index], keywords=keywords)
 
         return Split(len(y), make)
 
@@ -289,11 +289,13 @@ class MoleculeTable(Data):
         """
         if not self.fraction:
             return TargetScale.of(targets)
-        each = [values[~values.isnan()] for values in y.unbind(1)]
-        logits = [values.clamp(LEAST, 1 - LEAST).logit() for values in each]
+        values_by_target = [values[~values.isnan()] for values in y.unbind(1)]
+        logits = [values.clamp(LEAST, 1 - LEAST).logit() for values in values_by_target]
         # Fractions below LEAST may all have the same logit.
-        stds = [float(one.std(correction=0)) or 1.0 for one in logits]
-        return TargetScale([float(one.mean()) for one in logits], stds, fraction=True)
+        stds = [float(target_logits.std(correction=0)) or 1.0 for target_logits in logits]
+        return TargetScale(
+            [float(target_logits.mean()) for target_logits in logits], stds, fraction=True
+        )
 
     def _smiles_column(self, table: Table) -> str:
         candidates = [name for name, texts in table.columns.items() if _are_smiles(texts)]
@@ -309,16 +311,16 @@ class MoleculeTable(Data):
         Raises:
             ArgumentError: a number is outside of 0 to 1, or a target has classes.
         """
-        for place, name in enumerate(columns.names if self.fraction else ()):
-            y = columns.values[:, place]
+        for column, name in enumerate(columns.names if self.fraction else ()):
+            y = columns.values[:, column]
             outside = ((y < 0) | (y > 1)).any()
-            if outside or columns.classes[place]:
-                kinds = f"the classes {', '.join(columns.classes[place])}"
+            if outside or columns.classes[column]:
+                kinds = f"the classes {', '.join(columns.classes[column])}"
                 numbers = [float(value) for value in (y[~y.isnan()].min(), y[~y.isnan()].max())]
                 raise ArgumentError(
                     "data.fraction",
                     expected=f"numbers from 0 to 1 in column {name!r}",
-                    got=(kinds if columns.classes[place] else "{} to {}".format(*numbers))
+                    got=(kinds if columns.classes[column] else "{} to {}".format(*numbers))
                     + f" in {columns.table.path.name}",
                     remedy="set data.fraction to false, or name another data.target",
                 )
@@ -344,7 +346,7 @@ class MoleculeTable(Data):
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
         missing = [missing_cells(table, name, self.task_type) for name in targets]
         without = [row for row, cells in enumerate(zip(*missing, strict=True)) if all(cells)]
-        kept = sorted(set(range(len(table))) - {*wrong, *without})
+        usable_rows = sorted(set(range(len(table))) - {*wrong, *without})
         if wrong:
             cells = [
                 f"row {table.line(row)}: {texts[row][:60]!r}"
@@ -352,9 +354,9 @@ class MoleculeTable(Data):
                 for row in wrong[:SHOWN]
             ]
             shown = "; ".join(cells)
-            more = "; ..." if len(wrong) > SHOWN else ""
-            got = f"{len(wrong)} that cannot be read ({shown}{more})"
-            if self.invalid == "refuse" or not kept:
+            ellipsis = "; ..." if len(wrong) > SHOWN else ""
+            got = f"{len(wrong)} that cannot be read ({shown}{ellipsis})"
+            if self.invalid == "refuse" or not usable_rows:
                 raise ArgumentError(
                     "data.smiles",
                     expected=f"molecules as SMILES in column {smiles!r} of {table.path.name}",
@@ -362,7 +364,7 @@ class MoleculeTable(Data):
                     remedy="correct these rows, or "
                     + (
                         "drop them with --data.invalid skip"
-                        if kept
+                        if usable_rows
                         else "name another column with --data.smiles"
                     )
                     + "".join(f"; {error.remedy}" for error in list(errors.values())[:1]),
@@ -371,7 +373,7 @@ class MoleculeTable(Data):
         if without:
             shown = ", ".join(str(table.line(row)) for row in without[:SHOWN])
             got = f"{len(without)} without a value (row {shown}{', ...' * (len(without) > SHOWN)})"
-            if self.invalid == "refuse" or not kept:
+            if self.invalid == "refuse" or not usable_rows:
                 raise ArgumentError(
                     "data.target",
                     expected=f"a value in each row of column {' or '.join(map(repr, targets))} of "
@@ -380,13 +382,13 @@ class MoleculeTable(Data):
                     remedy="fill in the values, or "
                     + (
                         "drop these rows with --data.invalid skip"
-                        if kept
+                        if usable_rows
                         else "name another column with --data.target"
                     ),
                 )
             warnings.warn(f"{table.path.name}: rows skipped: {got}", stacklevel=3)
-        molecules = {text: one for text, one in parsed.items() if one is not None}
-        table = table.only(kept)
+        molecules = {text: molecule for text, molecule in parsed.items() if molecule is not None}
+        table = table.only(usable_rows)
         return table, {text: molecules[text] for text in dict.fromkeys(table.columns[smiles])}
 
     def _conditions(self, table: Table) -> Tensor:
@@ -460,12 +462,12 @@ class MoleculeTable(Data):
                 got=str(self.fold),
                 remedy="omit data.fold, or set data.split_column to none",
             )
-        parts = parts_of(table, by_column)
-        if not len(parts["val"]):
-            kept, val = self._folds().held_out(how, [keys[i] for i in parts["train"].tolist()])
-            parts |= {"train": parts["train"][kept], "val": parts["train"][val]}
-        check_splits(**parts)
-        return parts
+        indices = parts_of(table, by_column)
+        if not len(indices["val"]):
+            train, val = self._folds().held_out(how, [keys[i] for i in indices["train"].tolist()])
+            indices |= {"train": indices["train"][train], "val": indices["train"][val]}
+        check_splits(**indices)
+        return indices
 
 
 def read_molecules(source: Path | FrameSource) -> Table:
@@ -486,8 +488,8 @@ def _named(table: Table) -> Table:
     names = list(table.columns)
     for smiles, target in (names, names[::-1]) if len(names) == 2 else ():
         if not math.isnan(as_number(target, table.delimiter)) and is_smiles(smiles):
-            given = {smiles: "smiles", target: "target"}
-            return table.without_header([given[name] for name in names])
+            column_names = {smiles: "smiles", target: "target"}
+            return table.without_header([column_names[name] for name in names])
     return table
 
 
@@ -502,7 +504,8 @@ def described_all(molecules: Iterable[Any]) -> Tensor:
     A row has the descriptors of the whole molecule, of its cations and of its other fragments.
     """
     rows = [
-        [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
+        [value for fragment in (molecule, *ions(molecule)) for value in descriptors(fragment)]
+        for molecule in molecules
     ]
     return torch.tensor(rows, dtype=torch.double)
 

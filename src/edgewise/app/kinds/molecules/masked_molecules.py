@@ -68,8 +68,10 @@ class MaskedMolecules(Data):
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))
         molecules = [_read(raw / file) for file in FILES]
-        codes = PrecomputedEncodings(packed([one for part in molecules for one in part]))
-        index = torch.arange(len(codes.graphs)).split([len(part) for part in molecules])
+        codes = PrecomputedEncodings(
+            packed([molecule for split in molecules for molecule in split])
+        )
+        index = torch.arange(len(codes.graphs)).split([len(split) for split in molecules])
         train = index[0]
 
         def draw(which: Tensor, generator: Generator) -> Batch:
@@ -92,26 +94,26 @@ class MaskedMolecules(Data):
             codes=codes,
         )
 
-    def _fixed(self, codes: PrecomputedEncodings, part: Tensor, seed: int) -> Split:
+    def _fixed(self, codes: PrecomputedEncodings, molecules: Tensor, seed: int) -> Split:
         """Return a split whose masks are sampled once, and do not depend on the batches.
 
         Args:
             codes: graphs of all molecules, with their precomputed encodings.
-            part: indices of the molecules in the split.
+            molecules: indices of the molecules in the split.
             seed: random seed of the masks.
         """
-        counts, generator = _counts(codes, part), Generator().manual_seed(seed)
+        counts, generator = _counts(codes, molecules), Generator().manual_seed(seed)
         hidden = [chosen(count, self.mask_fraction, generator) for count in counts]
 
         def make(index: Tensor) -> Batch:
             index = index.unique()
-            own = (
+            masks = (
                 every[ranges(starts(count)[index], count[index])]
                 for every, count in zip(hidden, counts, strict=True)
             )
-            return hide(codes, part[index], *own)
+            return hide(codes, molecules[index], *masks)
 
-        return Split(len(part), make)
+        return Split(len(molecules), make)
 
 
 @dataclass(frozen=True)

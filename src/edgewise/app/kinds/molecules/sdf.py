@@ -52,11 +52,13 @@ def read_sdf(path: Path) -> Table:
                 rows.append({SMILES: ""})
                 continue
             smiles = _smiles(molecule, f"record {len(rows) + 1} of {path.name}")
-            own = {name: molecule.GetProp(name).strip() for name in molecule.GetPropNames()}
-            taken = {f"own_{n}" if n.lower() == SMILES else n: value for n, value in own.items()}
+            properties = {name: molecule.GetProp(name).strip() for name in molecule.GetPropNames()}
+            row = {
+                f"own_{n}" if n.lower() == SMILES else n: value for n, value in properties.items()
+            }
             title = molecule.GetProp("_Name").strip() if molecule.HasProp("_Name") else ""
-            named = {NAME: title} if title and NAME not in taken else {}
-            rows.append({SMILES: smiles, **named, **taken})
+            title_column = {NAME: title} if title and NAME not in row else {}
+            rows.append({SMILES: smiles, **title_column, **row})
     if not any(row[SMILES] for row in rows):
         raise unreadable(
             path, expected="records of structures", got=f"{len(rows)} that RDKit cannot read"

@@ -25,7 +25,7 @@ from edgewise.app.kinds.nodes.data import (
     NodeData,
     NodeGraph,
     csr,
-    kept_graph,
+    graph_record,
     node_split,
     semi_supervised_split,
 )
@@ -87,20 +87,17 @@ class Planetoid(NodeData):
             x = x / x.sum(-1, keepdim=True).clamp(min=1)
         if self.sparse:
             x = csr(x)
-        kept = NodeGraph([str(number) for number in range(len(x))], x, edge_index)
-        graph, classes = kept.graph, int(y.max()) + 1
-        parts = {name: node_split(x, graph, y[i], i) for name, i in index.items()}
+        node_graph = NodeGraph(list(map(str, range(len(x)))), x, edge_index)
+        graph, num_classes = node_graph.graph, int(y.max()) + 1
+        splits = {name: node_split(x, graph, y[i], i) for name, i in index.items()}
         if self.unlabelled:
-            parts["train"] = semi_supervised_split(x, graph, y, index["train"])
+            splits["train"] = semi_supervised_split(x, graph, y, index["train"])
+        classes = CLASSES.get(self.name) or [str(c) for c in range(num_classes)]
         return Splits(
-            {"in_width": x.shape[1], "out_width": classes},
-            parts["train"],
-            parts["val"],
-            parts["test"],
+            {"in_width": x.shape[1], "out_width": num_classes},
+            **splits,
             batch_size=1,
-            preprocessing=kept_graph(
-                kept, CLASSES.get(self.name) or [str(c) for c in range(classes)]
-            ),
+            preprocessing=graph_record(node_graph, classes),
         )
 
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
