@@ -32,14 +32,8 @@ MANY = 0.2  # Maximum fraction of missing dates, which are interpolated.
 
 
 class Step(NamedTuple):
-    """Step between consecutive dates, and the format of the dates.
-
-    Attributes:
-        format: ``strftime`` format.
-        months: step length in months, for dates on the same day of the month; 0 for other steps.
-        last: whether all dates are the last day of a month.
-        seconds: step length in seconds, if it is constant.
-        weekdays: whether the step is one day and skips Saturday and Sunday.
+    """Step between consecutive dates: months (at the last day of each month if ``last``), business
+    days, or seconds; and the ``strftime`` format of the dates.
     """
 
     format: str
@@ -114,17 +108,7 @@ def is_date_column(texts: Sequence[str]) -> bool:
 
 
 def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], Step]:
-    """Read the dates in a column of a table, and the step between them.
-
-    Args:
-        table: the table.
-        column: name of the column.
-        named: format of the dates; "" detects it.
-
-    Raises:
-        ArgumentError: no format reads all cells, two rows have the same date, the dates are not
-            regular, or two formats fit equally well. The error names the row.
-    """
+    """Read the dates in a column, and the step between them; an empty format is detected."""
     texts = table.texts("data.date", column)
     read = {one: parse_dates(texts, one) for one in ([named] if named else FORMATS)}
     known = {one: dates for one, dates in read.items() if dates}
@@ -163,12 +147,7 @@ def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], S
 
 
 def read_times(table: Table, argument: str, column: str) -> list[float]:
-    """Return the numbers in a column, such as years, or its dates as seconds since 1970.
-
-    Raises:
-        ArgumentError: no format reads all cells (the error names the row), or the formats that read
-            all cells give different orders of the rows.
-    """
+    """Return the numbers in a column, such as years, or its dates as seconds since 1970."""
     texts = table.texts(argument, column)
     numbers = as_numbers(table.frame[column], table.delimiter)
     if not numbers.isna().any():
@@ -193,11 +172,7 @@ def read_times(table: Table, argument: str, column: str) -> list[float]:
 
 
 def check_distinct(table: Table, dates: Sequence[Any]) -> None:
-    """Check that all dates differ.
-
-    Raises:
-        ArgumentError: two rows have the same date; the error names both.
-    """
+    """Raise ArgumentError, which names both rows, if two rows have the same date."""
     first: dict[Any, int] = {}
     for row, date in enumerate(dates):
         if date in first:
@@ -212,10 +187,7 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
 
 
 def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
-    """Return the first row that the most suitable format cannot parse.
-
-    This is the format that parses the most rows before its first failure.
-    """
+    """Return the first row that the format with the most parsed rows before it cannot parse."""
     return max(
         next((row for row, text in enumerate(texts) if not parse_dates([text], one)), 0)
         for one in formats
@@ -223,12 +195,7 @@ def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
 
 
 def _step_of(dates: Sequence[datetime], format_: str) -> Step | None:
-    """Return the step of dates; ``None`` if they are irregular.
-
-    Args:
-        dates: dates in ascending order; some may be missing.
-        format_: ``strftime`` format of the dates, which the step stores.
-    """
+    """Return the step of ascending dates, some of which may be missing; ``None`` if irregular."""
     differences = [later - earlier for earlier, later in pairwise(dates) if later != earlier]
     if not differences:
         return None

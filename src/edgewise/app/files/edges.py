@@ -51,12 +51,8 @@ PER_LINE, PER_CHARACTER = 400, 3  # Bytes of memory per line and per character.
 
 
 class Column(NamedTuple):
-    """Kind of column, such as users, with the names by which it is found in a table.
-
-    Attributes:
-        argument: the field that names the column, such as ``data.user``.
-        usual: unambiguous names, in lower case without spaces and underscores.
-        name: name of the column, or number from 1 if there is no header; "" looks for a usual name.
+    """Kind of column, such as users: the field that names it, its usual names (lower case, without
+    spaces and underscores), and the name or number that the user gave, "" for none.
     """
 
     argument: str
@@ -101,10 +97,7 @@ Indices = NDArray[np.int64]
 
 
 class EdgeTable(NamedTuple):
-    """Edges ``[2, E]`` as node indices, in the order of the file, and the ids of the nodes.
-
-    ``column`` is the name of the column of source nodes.
-    """
+    """Edges ``[2, E]`` as node indices, node ids, and the name of the column of source nodes."""
 
     pairs: Tensor
     ids: Ids
@@ -112,12 +105,9 @@ class EdgeTable(NamedTuple):
 
 
 class Interactions(NamedTuple):
-    """User-item pairs ``[2, E]`` of each file, as indices; the files share the ids.
-
-    ``rating`` is the name of the column of ratings in the first file, "" if there is none.
-    ``numbers`` has a dict for each file, from the argument of each further column that exists (such
-    as ``data.time``) to its values, float64 ``[E]``. ``columns`` has the names of the user and item
-    columns of the first file.
+    """User-item pairs ``[2, E]`` of each file, with ids that the files share. ``numbers`` has for
+    each file the values ``[E]`` of further columns by their argument, such as ``data.time``.
+    ``columns`` and ``rating`` name columns of the first file.
     """
 
     pairs: list[Tensor]
@@ -129,16 +119,9 @@ class Interactions(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """Fields of the lines of a file or the rows of a table, without comments and header.
-
-    Attributes:
-        path: the file or data frame.
-        codes: position in ``texts`` of each field, line by line.
-        texts: distinct texts of the fields.
-        widths: number of fields of each line.
-        names: names of the columns, if there is a header.
-        line_numbers: line number of each row of a table that is not a text file.
-        skipped: number of lines before these, without comments and empty lines.
+    """Fields of the lines of a file, without comments and header: ``texts[codes]`` are the fields
+    line by line, ``widths`` their number in each line. ``names`` is the header; ``line_numbers`` is
+    only for tables; ``skipped`` lines come before the first.
     """
 
     path: Path | FrameSource
@@ -191,21 +174,9 @@ def read_edges(
     source: str = "",
     destination: str = "",
 ) -> EdgeTable:
-    """Read edges from lines ``source target``, or from two columns of a table.
-
-    Args:
-        path: the file, or a data frame.
-        header: whether the first line names the columns; ``None`` detects it.
-        names: whether ids are names, even if they look like numbers.
-        source: column of the source nodes; "" finds it by its usual names, or takes the first of
-            two columns.
-        destination: column of the destination nodes; "" finds it by its usual names, or takes the
-            other of two columns.
-
-    Raises:
-        ArgumentError: a line does not have two ids (the error gives its number and text), there is
-            no edge, or the columns cannot be determined.
-        MissingDataError: there is no such file.
+    """Read edges from lines ``source target``, or from two columns of a table. An empty column name
+    is found by usual names, or is one of the only two columns; ``names`` accepts ids that are not
+    integers.
     """
     columns = SOURCE.named(source), DESTINATION.named(destination)
     fields = _fields(open_source(path), header, columns)
@@ -225,24 +196,9 @@ def read_interactions(
     item: str = "",
     further: Sequence[Column] = (),
 ) -> Interactions:
-    """Read interactions from lines ``user item item ...`` (LightGCN's format) or from a table.
-
-    A user may have no item. Repeated interactions are kept.
-
-    Args:
-        paths: files or data frames, which share the ids of users and items.
-        header: see :func:`read_edges`. Files without a header have LightGCN's format, unless
-            columns are given.
-        names: see :func:`read_edges`.
-        user: column of the users; "" finds it by its usual names, or takes the first of two
-            columns.
-        item: column of the items; "" finds it by its usual names, or takes the other of two.
-        further: other columns of numbers or dates; a column without a name may be missing.
-
-    Raises:
-        ArgumentError: an id is missing or a file has no items (the error names the line), or the
-            columns cannot be determined.
-        MissingDataError: there is no such file.
+    """Read interactions from lines ``user item item ...`` (LightGCN's format) or from a table. A
+    user may have no item, and repeated interactions are kept. ``further`` are other columns of
+    numbers or dates, which may be missing if they have no name.
     """
     columns = USER.named(user), ITEM.named(item)
     files: list[Fields] = []

@@ -17,11 +17,9 @@ ARRAYS = "["
 
 
 def find_separator(cells: Sequence[str]) -> str:
-    """Return the separator of the labels in a cell; "" if each cell is one label.
-
-    The separator is one of :data:`SEPARATORS`, or :data:`ARRAYS`. A single label may also contain
-    such a character. A separator is therefore accepted only if the cells have different numbers of
-    labels, and if there are fewer distinct labels than distinct cells.
+    """Return the separator of the labels in a cell, or "". It is accepted only if the cells have
+    different numbers of labels, and if there are fewer distinct labels than distinct cells, because
+    a single label may contain such a character.
     """
     distinct = {cell.strip() for cell in cells if cell.strip()}
     if distinct and all(_array(cell) is not None for cell in distinct):
@@ -46,18 +44,8 @@ def split_labels(cell: str, separator: str) -> list[str]:
 def label_columns(
     table: Table, column: str, separator: str, argument: str, labels: Sequence[str] = ()
 ) -> Table:
-    """Return a table of 0 and 1 with one column for each label, and no other columns.
-
-    Args:
-        table: the table.
-        column: column with several labels in a cell.
-        separator: separator of the labels.
-        argument: field that gives the column, such as ``data.target``; named in errors.
-        labels: labels of the training table, if ``table`` is not the training table; by default
-            all labels of ``table``.
-
-    Raises:
-        ArgumentError: a row has a label that the training table does not have.
+    """Return a table of 0 and 1 with one column for each label, and no other columns. Unless
+    ``labels`` is empty, a label outside of it is an error.
     """
     lists = [split_labels(cell, separator) for cell in table.texts(argument, column)]
     present = (label for row_labels in lists for label in row_labels)

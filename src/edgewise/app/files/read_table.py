@@ -47,12 +47,8 @@ QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
 
 
 class Layout(NamedTuple):
-    """Layout of a text file with a table.
-
-    Attributes:
-        delimiter: delimiter of the cells.
-        skipped: number of lines before the header: 1 if Excel has written ``sep=;``, else 0.
-        spaced: whether a space that is not part of the cell follows each delimiter.
+    """Delimiter of a text file, number of lines before the header (1 if Excel has written
+    ``sep=;``), and whether a space that is not part of the cell follows each delimiter.
     """
 
     delimiter: str
@@ -78,19 +74,8 @@ def is_text(source: Path | FrameSource) -> bool:
 def read_table(
     source: str | Path | FrameSource, *, argument: str = "data.path", skip_blank: bool = False
 ) -> Table:
-    """Read a table whose first row names the columns, or a data frame.
-
-    Args:
-        source: the file, which may be compressed as ``.gz``, ``.bz2``, ``.xz`` or ``.zip``; or a
-            data frame.
-        argument: field that gives the source, such as ``data.path``; named in errors.
-        skip_blank: whether empty rows of a text file are skipped.
-
-    Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: the file is damaged, empty or too large for memory; or it has no rows, an
-            empty row before its end, a row with more or fewer cells than the header, or two columns
-            of the same name.
+    """Read a table whose first row names the columns, or a data frame. Raises ArgumentError for
+    damaged files, unequal rows, and empty rows before the end (unless ``skip_blank``).
     """
     source = open_source(source, argument)
     if isinstance(source, FrameSource):
@@ -112,12 +97,8 @@ def read_table(
 
 
 def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield for each row its line number and a dict of its cells; text is read in chunks.
-
-    Empty lines are skipped. Cells are text, or values of JSON in a file of JSON lines.
-
-    Raises:
-        MissingDataError, ArgumentError: see :func:`read_table`.
+    """Yield each row that is not empty: its line number, and its cells by name. Text is read in
+    chunks; cells are text, or values of JSON in a file of JSON lines.
     """
     if form_of(path) in OBJECTS:
         yield from _objects(path)
@@ -137,11 +118,7 @@ def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int
 
 
 def read_json(text: str) -> Any:
-    """Parse JSON.
-
-    Raises:
-        ValueError: the text is not JSON, is nested too deeply, or has an integer that is too long.
-    """
+    """Parse JSON; ValueError also for lists that are nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -175,16 +152,8 @@ def _of_text(path: Path, argument: str, skip_blank: bool) -> Table:
 def _chunks(
     path: Path, form: TextForm, layout: Layout, argument: str, size: int | None = None
 ) -> Iterator[tuple[list[int], DataFrame]]:
-    """Yield the line numbers and rows of a CSV or TSV file, chunk by chunk.
-
-    The cells of a blank row are missing values.
-
-    Args:
-        path: the file.
-        form: encoding and size of the file.
-        layout: layout of the file.
-        argument: field that gives the file, for errors.
-        size: rows per chunk; ``None`` reads all rows at once.
+    """Yield line numbers and rows of a CSV or TSV file, ``size`` rows at once or all. The cells of
+    a blank row are missing values.
     """
     pandas = pandas_for("reading a table")
     names: list[str] = []
@@ -265,14 +234,7 @@ class _WrongWidthError(Exception):
 
 
 def _names(cells: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
-    """Return the names of the columns, without empty columns at the end (spreadsheets add them).
-
-    Args:
-        cells: cells of the file, of which the first row has the names.
-        path: the file, for the error.
-        argument: field that gives the file, for the error.
-        delimiter: delimiter of the cells, for the error.
-    """
+    """Return the names in the first row, without empty ones at its end (from spreadsheets)."""
     names = [str(name).strip() for name in cells.iloc[0].fillna("")]
     while len(names) > 1 and not names[-1]:
         names.pop()
@@ -283,11 +245,7 @@ def _names(cells: DataFrame, path: Path, argument: str, delimiter: str) -> list[
 
 
 def _fitted(cells: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Name the columns, and set the cells of blank rows to missing values.
-
-    Raises:
-        _WrongWidthError: a row has more or fewer cells than there are names.
-    """
+    """Name the columns, and set the cells of blank rows to missing values."""
     width = len(names)
     if (cells.iloc[:, width:].fillna("") != "").to_numpy().any():
         raise _WrongWidthError
@@ -303,15 +261,7 @@ def _fitted(cells: DataFrame, names: Sequence[str]) -> DataFrame:
 def _bad_row(
     path: Path, form: TextForm, layout: Layout, argument: str, cause: str
 ) -> ArgumentError:
-    """Return the error for the first row that pandas could not use, with its line number.
-
-    Args:
-        path: the file.
-        form: encoding and size of the file.
-        layout: layout of the file.
-        argument: field that gives the file, for the error.
-        cause: message of pandas, for the error if no row is found.
-    """
+    """Return the error for the first row that pandas could not use, with its line number."""
     delimiter = layout.delimiter
     with opened_text(path, form.encoding) as text:
         records = _records(text, layout)
@@ -335,10 +285,8 @@ def _bad_row(
 def _records(
     lines: Iterable[str], layout: Layout, *, strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row as ``(line, cells)``.
-
-    ``line`` is the number of the last line of the row; a quoted cell may span several lines.
-    ``strict`` raises ``csv.Error`` for wrong quotes.
+    """Yield the last line number and the cells of each row; ``strict`` raises csv.Error for wrong
+    quotes.
     """
     quoting: Any = csv.QUOTE_NONE if layout.delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(
@@ -353,10 +301,7 @@ def _records(
 
 
 def layout_of(path: Path, form: TextForm) -> Layout:
-    """Detect the layout of a text file from its first lines.
-
-    Its delimiter is the one for which most rows have as many cells as the header.
-    """
+    """Detect the layout; with its delimiter, most of the first rows are as wide as the header."""
     with opened_text(path, form.encoding) as text:
         sample = list(islice(text, SAMPLE))
     separator_line = SEPARATOR_LINE.fullmatch(sample[0]) if sample else None

@@ -13,19 +13,8 @@ from edgewise.app.files.reading import opened_text, text_form
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number of each row, and its cells by column name; text is read in chunks.
-
-    Files for which :func:`edgewise.app.files.read_table.is_table` holds have named columns. Each
-    line of any other file is one input, in the column ``input``.
-
-    Args:
-        path: the file, compressed or not.
-        columns: columns that a table must have.
-
-    Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: a column is missing, a row has more or fewer cells than the header, or the
-            file is damaged.
+    """Yield the line number and the cells by name of each row of a table with at least these
+    columns. Each line of a file that is no table is one input, in the column ``input``.
     """
     if is_table(path):
         for line, row in table_rows(path, argument=str(path)):
@@ -38,10 +27,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 
 
 def frame_rows(value: Any) -> list[dict[str, Any]]:
-    """Return the rows of a data frame, with cells as text as in a CSV file.
-
-    Values that CSV cannot represent, such as lists, stay as they are.
-    """
+    """Return the rows of a data frame, with cells as in a CSV file; lists stay as they are."""
     frame: Any = to_pandas(value)
     pandas = pandas_for("reading a data frame")
 

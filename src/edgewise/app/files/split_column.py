@@ -20,15 +20,8 @@ PART_OF = {word: part for part, words in PARTS.items() for word in words}
 
 
 def find_split_column(table: Table, column: str) -> str:
-    """Return the name of the column that assigns rows to splits, or "" if there is none.
-
-    Args:
-        table: table with at least one row.
-        column: name of the column; "" searches for one of :data:`NAMES` whose cells are all words of
-            :data:`PARTS`, and "none" uses no column.
-
-    Raises:
-        ArgumentError: there is no column of the given name.
+    """Return the column that assigns rows to splits, or "". An empty name searches for one of
+    :data:`NAMES` whose cells are all words of :data:`PARTS`; "none" uses no column.
     """
     if column == "none":
         return ""
@@ -44,11 +37,7 @@ def find_split_column(table: Table, column: str) -> str:
 
 
 def parts_of(table: Table, column: str) -> dict[str, Tensor]:
-    """Return the indices of the rows of each split; a split may be empty.
-
-    Raises:
-        ArgumentError: a cell has a word that is not in :data:`PARTS`; the error names the row.
-    """
+    """Return the indices of the rows of each split; a split may be empty."""
     texts = table.texts("data.split_column", column)
     index: dict[str, list[int]] = {name: [] for name in PARTS}
     for row, text in enumerate(texts):

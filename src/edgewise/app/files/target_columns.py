@@ -25,26 +25,9 @@ SHOWN = 12  # Maximum number of columns that an error lists.
 
 
 class TargetColumns:
-    """Target columns of a table.
-
-    Args:
-        table: the table.
-        names: the columns, as :func:`target_names` returns them.
-        task_type: ``regression`` reads numbers, and ``classification`` reads classes. ``auto``
-            reads classes if a column has only 0 and 1, or few distinct texts that are not all
-            numbers.
-        argument: field that gives the columns, such as ``data.target``; named in errors.
-        classes: names of the classes of each column, if they are known, such as those of the
-            training table; empty for numbers.
-
-    Attributes:
-        classes: names of the classes of each column; empty for numbers.
-        values: numbers or indices of classes in float64, NaN for a missing value,
-            ``[rows, columns]``.
-
-    Raises:
-        ArgumentError: a cell is not a number or not a known class, or a column has too many
-            classes.
+    """Target columns of a table: ``classes`` of each column, empty for numbers; and ``values``,
+    numbers or class indices ``[rows, columns]``, NaN for a missing value. The argument ``classes``
+    has the classes of the training table, if they are known.
     """
 
     def __init__(
@@ -68,17 +51,8 @@ class TargetColumns:
         ).T.contiguous()
 
     def describe(self, train: Tensor, *, fraction: bool = False) -> tuple[Target, ...]:
-        """Return a description of each column, with statistics of the training rows.
-
-        A warning names the class columns for which the training rows have a single class.
-
-        Args:
-            train: values of the training rows, ``[rows, columns]``.
-            fraction: whether the numbers are fractions. Their outputs need no scale.
-
-        Raises:
-            ArgumentError: in the training rows, a target has no value, a target of numbers has only
-                one value, or every target has only one value.
+        """Return a description of each column, with statistics of the training rows ``[rows,
+        columns]``. A warning names the columns with a single class; fractions need no scale.
         """
         targets, constant = [], []
         for name, classes, column in zip(self.names, self.classes, train.unbind(1), strict=True):
@@ -124,20 +98,9 @@ def target_names(
     skip: Callable[[Sequence[str]], bool] = lambda _: False,
     argument: str = "data.target",
 ) -> list[str]:
-    """Return the names of the target columns.
-
-    Args:
-        table: the table.
-        requested: one name, or several in a list or separated by commas. Empty takes the only column of
-            numbers or of few distinct texts.
-        taken: columns that other fields use.
-        skip: function that is given the texts of a column, and returns true if the column is no
-            candidate, such as a column of SMILES.
-        argument: field that gives the columns, such as ``data.target``; named in errors.
-
-    Raises:
-        ArgumentError: a column does not exist, or is taken; or none is named and the table does not
-            have exactly one candidate. The error lists the candidates.
+    """Return the names of the target columns, ``requested`` as a list or separated by commas. By
+    default, it is the only column of numbers or of few distinct texts that is not ``taken`` and
+    whose texts ``skip`` does not exclude.
     """
     text = requested if isinstance(requested, str) else ",".join(requested)
     if text:
@@ -183,16 +146,8 @@ def _typed(names: Sequence[str]) -> str:
 def missing_cells(
     table: Table, name: str, task_type: TaskType = "auto", classes: Collection[str] = ()
 ) -> list[bool]:
-    """Return for each cell of a target column whether its value is missing.
-
-    A blank cell is missing. ``NA``, ``NaN`` and ``null`` are missing numbers; in a column of other
-    texts, they are labels.
-
-    Args:
-        table: the table.
-        name: the column.
-        task_type: see :class:`TargetColumns`.
-        classes: classes of the training table, if they are known.
+    """Return for each cell of a target column whether its value is missing. ``NA``, ``NaN`` and
+    ``null`` are missing numbers; in a column of other texts, they are labels.
     """
     numeric = task_type == "regression" or name in table.numeric
     return [
@@ -216,10 +171,7 @@ def _holds_classes(table: Table, name: str) -> bool:
 
 
 def _ordered(labels: Sequence[str]) -> tuple[str, ...]:
-    """Sort classes; a name that ends with another name (inactive, active) comes first.
-
-    Of two classes, the second is the positive one.
-    """
+    """Sort classes, the positive one last: inactive, active."""
 
     def negates(label: str) -> bool:
         return any(label != other and label.lower().endswith(other.lower()) for other in labels)

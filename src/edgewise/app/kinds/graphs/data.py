@@ -42,11 +42,7 @@ class FiledGraph(NamedTuple):
     edge_index: Tensor
 
     def as_input(self, preprocessing: Mapping[str, Any]) -> GraphInput:
-        """Convert to the input of a model; see :func:`node_features`.
-
-        Args:
-            preprocessing: values from training, as returned by :func:`graph_preprocessing`.
-        """
+        """Convert to the input of a model; see :func:`node_features`."""
         with naming(self.name):
             return GraphInput(
                 node_features(self.labels, self.attributes, preprocessing), self.edge_index
@@ -55,10 +51,7 @@ class FiledGraph(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphData(Data):
-    """Base class of graph classification data.
-
-    A trained model is saved with the dict that :func:`graph_preprocessing` returns.
-    """
+    """Base class of graph classification data."""
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
@@ -68,29 +61,15 @@ def graph_preprocessing(
     kinds: Sequence[Sequence[int]] = (),
     attributes: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, Any]:
-    """Return the preprocessing saved with a trained model; see ``Splits.preprocessing``.
-
-    Args:
-        labels: class names.
-        kinds: for each column of the node labels, its distinct values in the training set.
-        attributes: ``mean`` and ``std`` of each node attribute; ``None`` if they are not used.
+    """Return the values saved with a trained model: class names, the distinct values of each column
+    of node labels, and mean and standard deviation of the node attributes, if they are used.
     """
     return {"labels": list(labels), "kinds": [list(kind) for kind in kinds], "scale": attributes}
 
 
 def node_features(labels: Tensor, attributes: Tensor, preprocessing: Mapping[str, Any]) -> Tensor:
-    """Return node features ``[N, F]``: standardised attributes, then one-hot labels.
-
-    Without node labels, the last feature is 1.
-
-    Args:
-        labels: integer node labels, ``[N, L]``.
-        attributes: node attributes, ``[N, A]``.
-        preprocessing: values from training, as returned by :func:`graph_preprocessing`.
-
-    Raises:
-        ArgumentError: a label did not occur in training, or the number of columns differs from
-            training.
+    """Return node features ``[N, F]``: standardised attributes ``[N, A]``, then one-hot labels
+    ``[N, L]``. Without node labels, the last feature is 1.
     """
     columns = []
     if preprocessing["scale"] is not None:
@@ -124,27 +103,15 @@ def _check_columns(name: str, values: Tensor, count: int) -> None:
 
 
 def required_fields(preprocessing: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the fields that a new graph must have; see :func:`graph_of`.
-
-    Args:
-        preprocessing: values from training, as returned by :func:`graph_preprocessing`.
-    """
+    """Return the names of the fields that a new graph must have; see :func:`graph_of`."""
     of_nodes = {"node_labels": preprocessing["kinds"], "node_attributes": preprocessing["scale"]}
     return ("edges", *(name for name, values in of_nodes.items() if values))
 
 
 def graph_of(fields: Mapping[str, Any], preprocessing: Mapping[str, Any]) -> GraphInput:
-    """Convert a new graph, given by its fields, to the input of a model.
-
-    Args:
-        fields: fields as lists or JSON: ``edges``, pairs of node indices from 0; ``node_labels``,
-            an integer or a list of integers per node; ``node_attributes``, a list of numbers per
-            node. The last two are required if the training data had them; otherwise ``nodes`` may
-            give the number of nodes.
-        preprocessing: values from training, as returned by :func:`graph_preprocessing`.
-
-    Raises:
-        ArgumentError: a field is missing or has a wrong form.
+    """Convert a new graph to the input of a model, from lists or JSON: ``edges``, pairs of node
+    indices from 0; ``node_labels`` and ``node_attributes``, one or several numbers per node, if the
+    training data had them; otherwise, ``nodes`` may give the number of nodes.
     """
     labels, attributes = (
         _rows(name, fields[name], integers) if name in required_fields(preprocessing) else None
@@ -192,17 +159,8 @@ def _count_of(nodes: Any, least: int) -> int:
 
 
 def graph_of_pyg(data: Any, preprocessing: Mapping[str, Any], in_width: int) -> GraphInput:
-    """Convert a ``torch_geometric.data.Data`` object, such as a graph of ``TUDataset``.
-
-    Args:
-        data: graph with ``edge_index`` ``[2, E]`` and ``x`` ``[N, F]``: the unscaled attributes,
-            then the one-hot labels. Graphs without features need ``num_nodes``.
-        preprocessing: values from training, as returned by :func:`graph_preprocessing`.
-        in_width: number of input features of the model.
-
-    Raises:
-        ArgumentError: the features differ from those in training, the graph has no nodes, or an
-            edge is out of range.
+    """Convert a ``torch_geometric.data.Data`` object, such as a graph of ``TUDataset``: ``x`` has
+    the unscaled attributes, then the one-hot labels. Graphs without features need ``num_nodes``.
     """
     x = getattr(data, "x", None)
     if x is not None and (x.dim() != 2 or not len(x)):
@@ -231,17 +189,7 @@ def graph_of_pyg(data: Any, preprocessing: Mapping[str, Any], in_width: int) -> 
 
 
 def graphs_in(folder: Path, preprocessing: Mapping[str, Any]) -> list[FiledGraph]:
-    """Read new graphs from a folder of files in the format of TU Dortmund, without classes.
-
-    Args:
-        folder: folder of the files.
-        preprocessing: values from training, as returned by :func:`graph_preprocessing`.
-
-    Raises:
-        MissingDataError: the folder has no such file.
-        ArgumentError: the folder has several data sets, or the number of node labels or attributes
-            differs from training.
-    """
+    """Read new graphs from a folder of files in the format of TU Dortmund, without classes."""
     names = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not names:
         raise MissingDataError(
@@ -269,12 +217,8 @@ def graphs_in(folder: Path, preprocessing: Mapping[str, Any]) -> list[FiledGraph
 
 
 def labelled(codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
-    """Return a split of some of the graphs; its batches include the precomputed encodings.
-
-    Args:
-        codes: all graphs G, with their precomputed encodings.
-        which: indices of the graphs in the split, ``[K]``.
-        y: classes of all graphs, ``[G]``.
+    """Return the split of the graphs ``which``, with classes ``y`` of all graphs; its batches
+    include the precomputed encodings.
     """
 
     def make(index: Tensor) -> Batch:
@@ -290,12 +234,8 @@ def _without_loops(edge_index: Tensor) -> Tensor:
 
 
 def _rows(name: str, value: Any, integers: bool) -> Tensor:
-    """Convert numbers of nodes to a tensor ``[nodes, columns]``.
-
-    Args:
-        name: field of the graph, for the error.
-        value: list with a number or a list of numbers per node, or its JSON text.
-        integers: whether the numbers must be integers.
+    """Convert a list with one or several numbers per node, or its JSON text, to ``[nodes,
+    columns]``.
     """
     try:
         rows = torch.as_tensor(json.loads(value) if isinstance(value, str) else value)

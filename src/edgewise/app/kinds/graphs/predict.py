@@ -25,10 +25,8 @@ from edgewise.app.train.tasks.classification import Classification
 
 
 class GraphClasses(Predictor):
-    """Most probable classes of a graph.
-
-    An input is a dict, a JSON object or a row with the keys of
-    :func:`edgewise.app.kinds.graphs.data.graph_of`, or a ``Data`` object of PyTorch Geometric.
+    """Most probable classes of a graph, given as the fields of :func:`graph_of`, as JSON or as a
+    ``Data`` object of PyTorch Geometric.
     """
 
     data, task = GraphData, Classification

@@ -62,13 +62,7 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def interactions(graph: Graph, users: int, items: int) -> Any:
-    """Return the interactions of a graph of users and items as a SciPy matrix.
-
-    Args:
-        graph: graph whose first nodes are the users and whose other nodes are the items.
-        users: number of users.
-        items: number of items.
-    """
+    """Return the interactions of a graph, whose first nodes are the users, as a SciPy matrix."""
     require("scipy", extra="graphs", purpose="sparse matrices of interactions")
     from scipy import sparse
 
@@ -85,13 +79,7 @@ def popularity(r: Any) -> Predict:
 
 
 def gfcf(r: Any, weight: float, vectors: Callable[[], np.ndarray]) -> Predict:
-    """Return a function that scores items by GF-CF; the module docstring has the formula.
-
-    Args:
-        r: interactions ``[users, items]``.
-        weight: α, the weight of the ideal low-pass filter, the second term of the formula.
-        vectors: function that returns the singular vectors V, ``[items, K]``; called only if α > 0.
-    """
+    """Return a function that scores items by GF-CF with weight α; V is computed only if α > 0."""
     normalised, degree = _normalised(r)
     back = normalised.T.tocsr()
     v = vectors() if weight else None
@@ -108,12 +96,7 @@ def gfcf(r: Any, weight: float, vectors: Callable[[], np.ndarray]) -> Predict:
 
 
 def item_knn(r: Any, count: int) -> Predict:
-    """Return a function that scores items by their cosine similarity to the user's items.
-
-    Args:
-        r: interactions ``[users, items]``.
-        count: number of nearest items of each item whose similarities are used.
-    """
+    """Return a function that scores items by their cosine similarity to the user's items."""
     from scipy import sparse
 
     size = np.sqrt(np.maximum(np.ravel(r.sum(axis=0)), 1))
@@ -135,12 +118,7 @@ def item_knn(r: Any, count: int) -> Predict:
 
 
 def ease(r: Any, penalty: float) -> Predict:
-    """Return a function that scores items by EASE; the module docstring has the formula.
-
-    Args:
-        r: interactions ``[users, items]``.
-        penalty: L2 penalty of the ridge regression.
-    """
+    """Return a function that scores items by EASE; the module docstring has the formula."""
     gram = (r.T @ r).toarray().astype(np.float64)
     gram[np.diag_indices_from(gram)] += penalty
     inverse = np.linalg.inv(gram)

@@ -31,14 +31,8 @@ RANKED = 2048  # Number of users per batch of validation and test, which limits 
 
 
 class SplitInteractions(NamedTuple):
-    """Interactions read from files.
-
-    Attributes:
-        train, test: user and item indices ``[2, E]``, from 0.
-        user_ids, item_ids: dict from the id of each user (item) to its index.
-        files: files of the interactions.
-        val: validation interactions; ``None`` to sample them from the training interactions.
-        columns: names of the columns of users and items.
+    """User and item indices ``[2, E]`` read from files, and the index of each id. Without ``val``,
+    validation interactions are sampled from the training interactions.
     """
 
     train: Tensor
@@ -69,12 +63,7 @@ def read_split(train: Path, test: Path) -> SplitInteractions:
 
 @dataclass(frozen=True)
 class InteractionSplits(Splits):
-    """Loaded recommendation data.
-
-    Attributes:
-        user_ids, item_ids: dict from the id of each user (item) to its index, sorted by index.
-        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
-    """
+    """Loaded recommendation data, with the index of each user id and item id."""
 
     user_ids: Ids
     item_ids: Ids
@@ -198,16 +187,8 @@ class Interactions(Data):
 def _some_of_users(
     pairs: Tensor, fraction: float, users: int, random: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Split interactions into training and validation interactions.
-
-    Validation users are sampled, and then a fraction of the interactions of each. A sample of all
+    """Hold out a fraction of the interactions of sampled users (0 for all users). A sample of all
     interactions would mostly be of active users, but the metrics are means over users.
-
-    Args:
-        pairs: user and item of each interaction, ``[2, E]``.
-        fraction: fraction of the interactions of a validation user.
-        users: number of validation users; 0 for all.
-        random: generator of random numbers.
     """
     pairs = pairs[:, torch.randperm(pairs.shape[1], generator=random)]
     pairs = pairs[:, pairs[0].argsort(stable=True)]
@@ -225,14 +206,8 @@ def _some_of_users(
 def _ranking(
     graph: Graph, chosen: SplitInteractions, users: Tensor, held_out: Tensor, train_pairs: Tensor
 ) -> Split:
-    """Return a split that ranks all items for each user.
-
-    Args:
-        graph: graph of the training interactions.
-        chosen: all interactions that were read, with the number of items.
-        users: users of the split.
-        held_out: held-out pairs ``[2, E]`` of user and item, with target 1.
-        train_pairs: pairs ``[2, E]`` used in training, with target -1. Other pairs have target 0.
+    """Return a split that ranks all items for each user: target 1 for pairs ``held_out [2, E]``, -1
+    for training pairs, 0 for others.
     """
     held_out_items, train_items = (
         _ItemsOf(pairs, chosen.num_users) for pairs in (held_out, train_pairs)
@@ -261,10 +236,7 @@ class _ItemsOf:
         self.users = self.count.nonzero().flatten()
 
     def all(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the pairs of user and item for a batch of users ``[B]``, as two tensors ``[E]``.
-
-        The first tensor has the position of the user in the batch, the second the item.
-        """
+        """Return the pairs of users ``[B]``: position in the batch and item, both ``[E]``."""
         row, nth = runs_and_positions(self.count[users])
         return row, self.item[self.start[users][row] + nth]
 

@@ -110,14 +110,7 @@ class InteractionFiles(Interactions):
     def _liked(
         self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the interactions with a rating of at least ``min_rating``, and their times.
-
-        Args:
-            pairs: user and item of each interaction, ``[2, E]``.
-            numbers: ``data.rating`` and ``data.time`` of each interaction, ``[E]``, if there are
-                such columns.
-            path: file or data frame, for the error.
-        """
+        """Return the interactions with a rating of at least ``min_rating``, and their times."""
         when = numbers.get("data.time")
         if self.min_rating is None:
             return pairs, when
@@ -143,18 +136,9 @@ class InteractionFiles(Interactions):
 def last_of_each(
     pairs: Tensor, when: Tensor | None, *, val: float, test: float, seed: int
 ) -> EdgeSplit:
-    """Hold out the latest interactions of each user, or a random sample if times are unknown.
-
-    Args:
-        pairs: users and items ``[2, E]``; of repeated interactions only the first is kept.
-        when: times ``[E]`` in any unit; ``None`` shuffles the interactions.
-        val: fraction of each user's interactions used for validation, rounded, but at least one
-            interaction. All interactions of users with fewer than three are used for training.
-        test: fraction used for test; these are the latest.
-        seed: random seed that orders interactions with equal times or without times.
-
-    Raises:
-        ArgumentError: no user has three interactions.
+    """Hold out the latest interactions of each user, or a random sample if times are unknown. Of
+    repeated interactions only the first is kept; all interactions of users with fewer than three
+    are used for training.
     """
     drawn = torch.randperm(pairs.shape[1], generator=Generator().manual_seed(seed))
     order = drawn if when is None else drawn[when[drawn].argsort(stable=True)]

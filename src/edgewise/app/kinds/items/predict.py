@@ -20,10 +20,7 @@ from edgewise.layers import Recommender
 
 
 class Recommendations(Predictor):
-    """Items with the highest scores for a user, except the items the user already has.
-
-    The embeddings of users and items are computed once, from all interactions in the data.
-    """
+    """Items with the highest scores for a user, except the items the user already has."""
 
     data, task, input = Interactions, Recommendation, "a user's id"
 
@@ -76,16 +73,7 @@ class Recommendations(Predictor):
         return answers
 
     def _reasons(self, items: Tensor, user_items: Tensor, count: int) -> list[list[int]]:
-        """Return the user's items that are most similar to each recommended item.
-
-        Args:
-            items: indices of the recommended items.
-            user_items: indices of the items that the user already has.
-            count: number of items to return for each recommended item.
-
-        Returns:
-            Indices of the items by decreasing cosine similarity, for each recommended item.
-        """
+        """Return the ``count`` items of the user that are most similar to each recommended item."""
         similarity = self.directions[items] @ self.directions[user_items].t()
         nearest: list[list[int]] = user_items[
             similarity.topk(min(count, len(user_items))).indices

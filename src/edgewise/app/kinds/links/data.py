@@ -29,14 +29,8 @@ from edgewise.graphs import Graph, edges
 
 
 class Pairs(NamedTuple):
-    """Distinct undirected edges of a file.
-
-    Attributes:
-        pairs: edges ``[2, E]``; with one node type, the smaller node comes first.
-        left, right: nodes that may come first (second) in a pair; equal if there is one node type.
-        node_ids: dict from the id of each node in the file to its index.
-        file: file of the edges.
-        column: name of the column of the first nodes.
+    """Distinct undirected edges ``[2, E]`` of a file; ``left`` and ``right`` are the nodes that may
+    come first and second, equal if there is one node type.
     """
 
     pairs: Tensor
@@ -48,12 +42,7 @@ class Pairs(NamedTuple):
 
 
 def pairs_of_one_kind(edge_table: EdgeTable, path: Path | FrameSource) -> Pairs:
-    """Return the undirected edges of a file with one node type.
-
-    Args:
-        edge_table: edges and ids read from the file.
-        path: the file, or a data frame.
-    """
+    """Return the undirected edges of a file with one node type."""
     nodes = range(len(edge_table.ids))
     return Pairs(
         undirected(edge_table.pairs), nodes, nodes, edge_table.ids, path, edge_table.column
@@ -62,12 +51,7 @@ def pairs_of_one_kind(edge_table: EdgeTable, path: Path | FrameSource) -> Pairs:
 
 @dataclass(frozen=True)
 class LinkSplits(Splits):
-    """Loaded link prediction data.
-
-    Attributes:
-        node_ids: dict from the id of each node in the file to its index, sorted by index.
-        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
-    """
+    """Loaded link prediction data, with the index of each node id."""
 
     node_ids: Ids
 

@@ -22,12 +22,9 @@ CHUNK = 65536
 
 
 class LinkSuggestions(Predictor):
-    """Nodes with the highest scores for a node, except the nodes it is already linked to.
-
-    The embeddings of the nodes are computed once, from all links in the data. A score is the
-    sigmoid of the model's logit: the probability of a link if links are as frequent as in the
-    training batches (one link for ``negatives`` pairs without a link; see
-    :class:`edgewise.app.kinds.links.EdgeList`).
+    """Nodes with the highest scores for a node, except the nodes it is already linked to. A score
+    is the sigmoid of the model's logit: the probability of a link if links are as frequent as in
+    the training batches (one link for ``negatives`` pairs without a link).
     """
 
     data, task, input = Links, LinkPrediction, "a node's id"
@@ -81,12 +78,7 @@ class LinkSuggestions(Predictor):
             yield link
 
     def _scores(self, node: int, others: range) -> Tensor:
-        """Return the probability of a link from one node to each of several nodes.
-
-        Args:
-            node: index of the first node.
-            others: indices of the other nodes.
-        """
+        """Return the probability of a link from one node to each of several nodes."""
         assert isinstance(self.model, LinkPredictor)
         logits = []
         for targets in torch.arange(others.start, others.stop).split(CHUNK):

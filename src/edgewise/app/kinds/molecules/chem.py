@@ -45,11 +45,7 @@ SLOW_DESCRIPTORS = (
 
 
 def rdkit() -> ModuleType:
-    """Return the module ``rdkit.Chem``.
-
-    Raises:
-        MissingExtraError: RDKit is not installed.
-    """
+    """Return the module ``rdkit.Chem``."""
     require("rdkit", extra="chem", purpose="reading molecules")
     from rdkit import Chem
 
@@ -99,9 +95,8 @@ def is_smiles(text: str) -> bool:
 
 
 def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return atom features ``[n, ATOM_WIDTH]``, edges ``[2, 2·bonds]`` and bond features.
-
-    A salt, ``cation.anion``, is one graph with two components. A molecule may have no bonds.
+    """Return atom features ``[n, ATOM_WIDTH]``, edges ``[2, 2·bonds]`` and bond features. A salt,
+    ``cation.anion``, is one graph with two components.
     """
     contributions = _contributions(molecule)
     atoms = [
@@ -140,14 +135,8 @@ def unknown_parts(molecule: Any) -> tuple[list[int], list[int]]:
 
 
 def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]) -> str:
-    """Set the elements of some atoms and the types of some bonds, and return the SMILES.
-
-    The result is empty if RDKit rejects the molecule, for example carbon with five bonds.
-
-    Args:
-        molecule: RDKit molecule; it is not changed.
-        atoms: dict from atom index to element symbol, such as ``"N"``.
-        bonds: dict from bond index to the name of an RDKit bond type, such as ``"DOUBLE"``.
+    """Return the SMILES with other elements of some atoms and types of some bonds, by index; "" if
+    RDKit rejects the molecule, for example carbon with five bonds.
     """
     chem = rdkit()
     from rdkit import rdBase
@@ -167,10 +156,8 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
 
 
 def descriptors(molecule: Any) -> list[float]:
-    """Return all two-dimensional descriptors of RDKit, with 0 for undefined descriptors.
-
-    Descriptors whose cost grows with the third or fourth power of the number of atoms are undefined
-    for large molecules; see :data:`SLOW_DESCRIPTORS`.
+    """Return all two-dimensional descriptors of RDKit, with 0 for undefined descriptors, and for
+    :data:`SLOW_DESCRIPTORS` of large molecules.
     """
     rdkit()
     from rdkit import rdBase

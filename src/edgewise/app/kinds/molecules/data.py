@@ -281,11 +281,8 @@ class MoleculeTable(Data):
         return Split(len(y), make)
 
     def _target_scale(self, targets: Sequence[Target], y: Tensor) -> TargetScale | None:
-        """Return the scale of each output; ``None`` if there are only classes.
-
-        Args:
-            targets: descriptions of the target columns.
-            y: targets of the training rows, ``[rows, targets]``; NaN for a missing value.
+        """Return the scale of each output for training targets with NaN for a missing value, or
+        ``None``.
         """
         if not self.fraction:
             return TargetScale.of(targets)
@@ -306,11 +303,7 @@ class MoleculeTable(Data):
         return table.choose("data.smiles", self.smiles, candidates, what, of_words=True)
 
     def _check_fractions(self, columns: TargetColumns) -> None:
-        """Check that all targets are fractions if ``fraction`` is set.
-
-        Raises:
-            ArgumentError: a number is outside of 0 to 1, or a target has classes.
-        """
+        """Raise ArgumentError if ``fraction`` is set and a target is not a number from 0 to 1."""
         for column, name in enumerate(columns.names if self.fraction else ()):
             y = columns.values[:, column]
             outside = ((y < 0) | (y > 1)).any()
@@ -328,12 +321,8 @@ class MoleculeTable(Data):
     def _readable(
         self, table: Table, smiles: str, targets: Sequence[str]
     ) -> tuple[Table, dict[str, Any]]:
-        """Return the rows with valid SMILES and a target, and a dict from SMILES to molecule.
-
-        Args:
-            table: the table.
-            smiles: column of the SMILES.
-            targets: target columns; a row needs a value in at least one of them.
+        """Return the rows with a valid SMILES and a value of a target, and the molecule of each
+        SMILES.
         """
         texts = table.columns[smiles]
         parsed: dict[str, Any] = dict.fromkeys(texts)
@@ -420,14 +409,7 @@ class MoleculeTable(Data):
     def _units(
         self, table: Table, date: str, molecules: Mapping[str, Any], number: Tensor
     ) -> tuple[How, Sequence[Key]]:
-        """Return how rows are split, and the key of each row: molecule, scaffold or time.
-
-        Args:
-            table: the table.
-            date: column of dates for a split by time, or "".
-            molecules: dict from SMILES to RDKit molecule.
-            number: index in ``molecules`` of the molecule of each row, ``[rows]``.
-        """
+        """Return how rows are split, and the key of each row: molecule, scaffold or time."""
         if date:
             return "time", read_times(table, "data.date", date)
         if self.split == "random":
@@ -445,14 +427,7 @@ class MoleculeTable(Data):
     def _index(
         self, table: Table, by_column: str, how: How, keys: Sequence[Key]
     ) -> dict[str, Tensor]:
-        """Return the indices of the rows of each split.
-
-        Args:
-            table: the table.
-            by_column: column that assigns rows to splits; "" assigns them by folds.
-            how: how rows are assigned to folds; see :func:`edgewise.app.train.folds.deal`.
-            keys: molecule, scaffold or time of each row.
-        """
+        """Return the indices of the rows of each split, by a column of the table or by folds."""
         if not by_column:
             return self._folds().split(how, keys)
         if self.fold:
@@ -471,12 +446,7 @@ class MoleculeTable(Data):
 
 
 def read_molecules(source: Path | FrameSource) -> Table:
-    """Read a table or an SDF file of molecules.
-
-    Raises:
-        MissingDataError, ArgumentError: see :func:`edgewise.app.files.read_table.read_table` and
-            :func:`edgewise.app.kinds.molecules.sdf.read_sdf`.
-    """
+    """Read a table or an SDF file of molecules."""
     if is_sdf(source):
         assert isinstance(source, Path)
         return read_sdf(source)
@@ -499,10 +469,7 @@ def packed(molecules: Iterable[Any]) -> PackedGraphs:
 
 
 def described_all(molecules: Iterable[Any]) -> Tensor:
-    """Return descriptors ``[G, D]`` of G molecules.
-
-    A row has the descriptors of the whole molecule, of its cations and of its other fragments.
-    """
+    """Return descriptors ``[G, D]`` of molecules, of their cations and of their other fragments."""
     rows = [
         [value for fragment in (molecule, *ions(molecule)) for value in descriptors(fragment)]
         for molecule in molecules
@@ -511,12 +478,7 @@ def described_all(molecules: Iterable[Any]) -> Tensor:
 
 
 def described_by(values: Tensor, scale: Standardisation) -> Tensor:
-    """Return the standardised and clipped columns of descriptors that vary in training.
-
-    Args:
-        values: descriptors of all molecules, ``[G, D]``.
-        scale: mean and standard deviation of each column over the training molecules.
-    """
+    """Return the standardised and clipped descriptors ``[G, D]`` that vary in training."""
     return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
 
 

@@ -95,13 +95,7 @@ class MaskedMolecules(Data):
         )
 
     def _fixed(self, codes: PrecomputedEncodings, molecules: Tensor, seed: int) -> Split:
-        """Return a split whose masks are sampled once, and do not depend on the batches.
-
-        Args:
-            codes: graphs of all molecules, with their precomputed encodings.
-            molecules: indices of the molecules in the split.
-            seed: random seed of the masks.
-        """
+        """Return a split whose masks are sampled once, and do not depend on the batches."""
         counts, generator = _counts(codes, molecules), Generator().manual_seed(seed)
         hidden = [chosen(count, self.mask_fraction, generator) for count in counts]
 
@@ -118,13 +112,9 @@ class MaskedMolecules(Data):
 
 @dataclass(frozen=True)
 class HiddenParts(Batch):
-    """:class:`Batch` of molecules in which masked atoms and masked bonds are predicted.
-
+    """Batch of molecules with masked atoms and masked bonds, whose two atoms are ``bonds [2, M]``.
     ``select`` has the indices of the masked atoms, then N, N + 1, ... for the masked bonds, where N
     is the number of atoms in the batch.
-
-    Attributes:
-        bonds: both atoms of each masked bond, ``[2, M]``.
     """
 
     bonds: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
@@ -136,12 +126,8 @@ class HiddenParts(Batch):
         return replace(moved, bonds=self.bonds.to(device))
 
     def select_outputs(self, outputs: Tensor) -> Tensor:
-        """Return the scores of the masked atoms, then of the masked bonds.
-
-        For an atom, the columns of bond types are -inf. For a bond, the columns of elements are.
-
-        Args:
-            outputs: outputs of the model for all atoms, ``[N, 12 + 4]``.
+        """Return the scores of the masked atoms, then of the masked bonds, from outputs ``[N, 12 +
+        4]``. For an atom, the columns of bond types are -inf; for a bond, those of elements.
         """
         is_atom = torch.arange(outputs.shape[-1], device=outputs.device) < ATOM_KINDS
         atoms = outputs.masked_fill(~is_atom, -torch.inf)
@@ -150,13 +136,8 @@ class HiddenParts(Batch):
 
 
 def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:
-    """Return a batch of molecules with masked atoms and bonds.
-
-    Args:
-        codes: graphs of all molecules, with their precomputed encodings.
-        which: indices of the molecules of the batch, ``[B]``, in ascending order.
-        atoms: mask of the atoms of the batch, ``[N]``; True hides an atom.
-        bonds: mask of the bonds of the batch, ``[E / 2]``; True hides a bond.
+    """Return a batch of the molecules ``which``, ascending, with masks of their atoms ``[N]`` and
+    bonds ``[E / 2]``; True hides.
     """
     x, graph, members, edges = codes.graphs.take(which)
     both = bonds.repeat_interleave(2)  # A bond is two consecutive edges.

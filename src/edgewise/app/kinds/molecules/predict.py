@@ -36,14 +36,8 @@ KINDS = (*ELEMENTS, "another", *(kind.lower() for kind in BONDS))
 
 
 def read_smiles(value: Any, read: Callable[[str], Any] = parse) -> Any:
-    """Parse a SMILES string and return RDKit's molecule.
-
-    Args:
-        value: the SMILES string.
-        read: parser of RDKit, which returns ``None`` for an invalid string.
-
-    Raises:
-        ArgumentError: RDKit cannot parse the string.
+    """Parse a SMILES string by a parser that returns ``None`` for an invalid one, or raise
+    ArgumentError.
     """
     check_unicode(value)  # RDKit does not check the encoding.
     molecule = read(value) if isinstance(value, str) else None
@@ -73,11 +67,7 @@ class CheckedMeasurement(NamedTuple):
 
 
 class MoleculeProperties(Properties):
-    """Properties of a molecule: numbers in the unit of the training data, and classes.
-
-    An input is a SMILES, or a row with the SMILES and the conditions, under the column names of the
-    training table.
-    """
+    """Properties of a molecule: numbers in the unit of the training data, and classes."""
 
     data, input = MoleculeTable, "a molecule as SMILES"
     batch_size = 256
@@ -108,9 +98,8 @@ class MoleculeProperties(Properties):
         return (self.smiles, *self.names)
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Read each command-line argument as a SMILES.
-
-        An argument such as ``T=300`` sets a condition (here the column ``T``) for all molecules.
+        """Read SMILES; a word such as ``T=300`` sets a condition (the column ``T``) for all
+        molecules.
         """
         split = [(word, *word.partition("=")[::2]) for word in words]
         at = {name: value for _, name, value in split if name in self.names}
@@ -176,11 +165,7 @@ class MoleculeProperties(Properties):
 
 
 class PenalisedLogP(Predictor):
-    """Penalised logP of a molecule, as predicted by a model trained on ZINC.
-
-    The value has no unit. :func:`edgewise.app.kinds.molecules.zinc.penalised_logp` computes the
-    exact value.
-    """
+    """Penalised logP of a molecule, without a unit, as predicted by a model trained on ZINC."""
 
     data, task, input = ZINC, Regression, "a molecule as SMILES"
     batch_size = 256
@@ -208,10 +193,8 @@ class Masked(NamedTuple):
 
 
 class HiddenAtoms(Predictor):
-    """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``.
-
-    RDKit computes the features of the other atoms from the molecule with its unknown atoms and
-    bonds. In training, it computed them from the complete molecule.
+    """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``. RDKit
+    computes the features of the other atoms from the incomplete molecule, unlike in training.
     """
 
     data, task = MaskedMolecules, Classification
@@ -234,12 +217,6 @@ class HiddenAtoms(Predictor):
         return Masked(molecule, atoms, bonds)
 
     def answer(self, examples: list[Masked], *, top: int = 1) -> list[Answer]:
-        """Return each molecule with its masked atoms and bonds predicted, and the candidates.
-
-        Args:
-            examples: molecules with masked atoms and bonds.
-            top: number of candidates (elements or kinds of bonds) for each masked atom or bond.
-        """
         check_least("top", top, 1, "choose a number of elements, such as 3")
         codes = PrecomputedEncodings(packed([example.molecule for example in examples]))
         atoms = _flags([(example.molecule.GetNumAtoms(), example.atoms) for example in examples])
@@ -257,11 +234,8 @@ class HiddenAtoms(Predictor):
 
 
 def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
-    """Return a boolean mask over all atoms, or all bonds, of a batch of molecules.
-
-    Args:
-        chosen: for each molecule, the number of its atoms (or bonds), and the indices of those
-            for which the mask is true.
+    """Return a mask over the atoms, or bonds, of all molecules, from their number and the true
+    indices.
     """
     masks = [torch.zeros(count, dtype=torch.bool) for count, _ in chosen]
     for flags, (_, index) in zip(masks, chosen, strict=True):
@@ -270,14 +244,7 @@ def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
 
 
 def _answer_for(masked: Masked, of_atoms: Tensor, of_bonds: Tensor, top: int) -> Answer:
-    """Return the prediction for one molecule; its atoms are numbered from 1 in SMILES order.
-
-    Args:
-        masked: molecule with masked atoms and bonds.
-        of_atoms: probabilities of the elements of each masked atom.
-        of_bonds: probabilities of the kinds of each masked bond.
-        top: number of elements or kinds to list for each masked part.
-    """
+    """Return the prediction for one molecule; its atoms are numbered from 1 in SMILES order."""
     ends = [masked.molecule.GetBondWithIdx(at) for at in masked.bonds]
     positions = [f"atom {at + 1}" for at in masked.atoms]
     positions += [f"bond {bond.GetBeginAtomIdx() + 1}-{bond.GetEndAtomIdx() + 1}" for bond in ends]

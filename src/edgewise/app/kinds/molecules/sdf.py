@@ -30,15 +30,8 @@ def is_sdf(source: Path | FrameSource) -> bool:
 
 
 def read_sdf(path: Path) -> Table:
-    """Read a file of structures, which may be compressed; rows are numbered from 1.
-
-    The column ``smiles`` has the structures. It is empty if RDKit cannot read a record, and, with a
-    warning, if the record exceeds the limit ``molecule_atoms``. A property that is called
-    ``smiles`` is renamed to ``own_smiles``.
-
-    Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: the file is damaged, or has no record.
+    """Read a file of structures, as the column ``smiles`` with "" for a record that RDKit cannot
+    read or that is above ``molecule_atoms``; a property called ``smiles`` becomes ``own_smiles``.
     """
     chem = rdkit()
     from rdkit import rdBase

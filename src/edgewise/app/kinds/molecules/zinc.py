@@ -123,12 +123,8 @@ def penalised_logp(molecule: Any) -> float:
 
     .. math:: y = z(\log P) + z(-SA) + z(-\max(0, \text{longest ring} - 6))
 
-    where z standardises by mean and standard deviation over ZINC250k. The longest ring is the
-    longest cycle in the cycle basis of networkx. The basis is not unique: for one molecule in
-    sixteen, another basis gives another value.
-
-    Raises:
-        MissingExtraError: RDKit or networkx is not installed.
+    where z standardises over ZINC250k. The longest ring is that of networkx's cycle basis, which is
+    not unique: for one molecule in sixteen, another basis gives another value.
     """
     chem = rdkit()
     require("networkx", extra="graphs", purpose="the longest ring of a molecule")
@@ -145,11 +141,7 @@ def penalised_logp(molecule: Any) -> float:
 
 
 def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``.
-
-    Raises:
-        ArgumentError: an atom or bond type does not occur in the data set.
-    """
+    """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``."""
     chem = rdkit()
     # The round trip through SMILES removes explicit hydrogens that are not needed.
     molecule = chem.MolFromSmiles(chem.MolToSmiles(molecule, canonical=False))

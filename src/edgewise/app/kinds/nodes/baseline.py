@@ -49,14 +49,8 @@ def is_large(run: Preprocessing) -> bool:
 
 
 class LabelledGraph(NamedTuple):
-    """Graph with the labels of its training nodes.
-
-    Attributes:
-        x: features ``[N, F]``, a NumPy array or a SciPy CSR matrix.
-        edge_index: edges, ``[2, E]``.
-        labels: class ``[N]`` or numbers ``[N, T]`` of each node; valid only for training nodes.
-        train: indices of the training nodes.
-        classes: number of classes.
+    """Graph with features ``[N, F]`` (NumPy or SciPy CSR), edges ``[2, E]``, and labels: the class
+    ``[N]`` or numbers ``[N, T]`` of each node, valid only for training nodes.
     """
 
     x: Any
@@ -67,10 +61,8 @@ class LabelledGraph(NamedTuple):
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield each baseline with each setting, on the graph of all nodes.
-
-    For numbers, the baselines are ridge regression on the features, and on features that are
-    averaged over neighbours.
+    """Yield each baseline with each setting; for numbers, ridge regression on features and on
+    features that are averaged over neighbours.
     """
     for package, extra in (
         ("torch_geometric", "graphs"),
@@ -109,11 +101,7 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def known_labels(splits: Splits) -> LabelledGraph:
-    """Return the graph and its training labels.
-
-    Raises:
-        NoBaselineError: batches are parts of the graph, because neighbours are sampled.
-    """
+    """Return the graph and its training labels."""
     batch = next(batches_of(splits.train))
     x, graph = batch.inputs
     if len(x) != len(splits.val.make(torch.zeros(1, dtype=torch.long)).inputs[0]):
@@ -143,11 +131,8 @@ def as_matrix(x: Tensor) -> Any:
 
 
 def smooth(graph: LabelledGraph, steps: int) -> Any:
-    r"""Return features averaged over neighbours k times, :math:`(D^{-1/2} (A + I) D^{-1/2})^k X`.
-
-    Args:
-        graph: graph with adjacency matrix A and features X. D are the row sums of A + I.
-        steps: k.
+    """Return features averaged over neighbours k times, :math:`(D^{-1/2} (A + I) D^{-1/2})^k X`,
+    where D are the row sums of A + I.
     """
     from scipy import sparse
 
@@ -163,12 +148,7 @@ def smooth(graph: LabelledGraph, steps: int) -> Any:
 
 
 def propagated(graph: LabelledGraph, alpha: float) -> Tensor:
-    """Return the class scores of all nodes, ``[N, classes]``, by PyG's label propagation.
-
-    Args:
-        graph: graph with training labels.
-        alpha: weight of the neighbours' scores, against the node's own label.
-    """
+    """Return the class scores of all nodes, ``[N, classes]``, by PyG's label propagation."""
     from torch_geometric.nn import LabelPropagation
 
     labels = torch.zeros(len(graph.labels), graph.classes)
@@ -178,12 +158,7 @@ def propagated(graph: LabelledGraph, alpha: float) -> Tensor:
 
 
 def corrected(graph: LabelledGraph, fit: Callable[[], Tensor]) -> Tensor:
-    """Return the class probabilities of all nodes, ``[N, classes]``, by PyG's Correct & Smooth.
-
-    Args:
-        graph: graph with training labels.
-        fit: function that returns the logits of a simple model for all nodes.
-    """
+    """Return the class probabilities of all nodes, ``[N, classes]``, by PyG's Correct & Smooth."""
     from torch_geometric.nn import CorrectAndSmooth
 
     post = CorrectAndSmooth(50, 0.9, 50, 0.8, autoscale=True)
@@ -196,14 +171,7 @@ def corrected(graph: LabelledGraph, fit: Callable[[], Tensor]) -> Tensor:
 def _regression(
     graph: LabelledGraph, smoothed: Callable[[int], Any], steps: int, strength: float
 ) -> Tensor:
-    """Return the logits of all nodes by logistic regression on averaged features.
-
-    Args:
-        graph: graph with training labels.
-        smoothed: function that returns the features averaged over neighbours k times.
-        steps: k.
-        strength: inverse penalty C.
-    """
+    """Return the logits of all nodes by logistic regression on averaged features."""
     from sklearn.linear_model import LogisticRegression
 
     x = smoothed(steps)
@@ -219,15 +187,7 @@ def _numbers(
     steps: int,
     strength: float,
 ) -> Tensor:
-    """Return the outputs of linear models on averaged features for all nodes.
-
-    Args:
-        graph: graph with training labels.
-        columns: target columns.
-        smoothed: function that returns the features averaged over neighbours k times.
-        steps: k.
-        strength: inverse of the L2 penalty.
-    """
+    """Return the outputs of linear models on averaged features for all nodes."""
     x, train = smoothed(steps), graph.train.numpy()
     y = graph.labels[graph.train].numpy()
     return fit_columns(partial(linear_model, 1 / strength), columns, x[train], y)(x)

@@ -38,25 +38,11 @@ class NodeData(Data):
 
     @abstractmethod
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
-        """Read another graph from files of the same form as the training data.
-
-        Args:
-            path: folder or file.
-            preprocessing: saved preprocessing, with the scale of the features.
-
-        Raises:
-            ArgumentError: the files or features differ in form.
-            MissingDataError: a file is missing.
-        """
+        """Read another graph from files of the same form, scaled by the saved preprocessing."""
 
 
 def graph_record(graph: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the values saved with a trained model; see ``Splits.preprocessing``.
-
-    Args:
-        graph: the graph.
-        labels: class names.
-    """
+    """Return the graph and the class names as values saved with a trained model."""
     x = graph.x
     record: dict[str, Any] = {"ids": graph.ids, "labels": list(labels), "edges": graph.edge_index}
     if x.layout is torch.strided:
@@ -91,26 +77,16 @@ def identity(count: int) -> Tensor:
 
 
 def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
-    """Return a split whose only batch is the whole graph.
-
-    Args:
-        x: node features, ``[N, F]``.
-        graph: the edges.
-        target: targets of the nodes in the loss, ``[M, ...]``.
-        select: indices ``[M]`` of these nodes; ``None`` for all nodes.
+    """Return a split whose only batch is the whole graph, with targets ``[M, ...]`` of the nodes
+    ``select``.
     """
     batch = Batch((x, graph), target, select)
     return Split(1, lambda _index: batch)
 
 
 def semi_supervised_split(x: Tensor, graph: Graph, target: Tensor, labelled: Tensor) -> Split:
-    """Return a training split for losses that use nodes without labels; see :func:`node_split`.
-
-    Args:
-        x: node features, ``[N, F]``.
-        graph: the edges.
-        target: class of each node, ``[N]``.
-        labelled: indices of the training nodes; the target of all other nodes becomes -100.
+    """Return a split whose loss uses nodes without labels: the target of all but ``labelled`` is
+    -100.
     """
     train_target = target.new_full(target.shape, UNLABELLED)
     return node_split(x, graph, train_target.index_copy_(0, labelled, target[labelled]), None)

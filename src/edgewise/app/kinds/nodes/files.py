@@ -60,18 +60,8 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a file, before scaling and splitting.
-
-    Attributes:
-        path: the file or data frame.
-        ids: id of each node.
-        x: features ``[N, F]``; NaN for a node without features.
-        names: names of the features.
-        labels: label of each node, "" if unknown; ``None`` if the file has no labels.
-        label_column: name of the label column.
-        splits: split of each node, "" for none; ``None`` if the file has no splits.
-        id_column: name of the id column.
-        pairs: edges ``[2, E]``, if they are in the same file.
+    """Nodes of a file, before scaling and splitting. Features are NaN for a node without features,
+    labels "" if unknown, splits "" for none. ``pairs`` has edges ``[2, E]`` of the same file.
     """
 
     path: Path | FrameSource
@@ -371,15 +361,8 @@ def are_counts(x: Tensor) -> bool:
 
 
 def scaled(x: Tensor, scale: FeatureScaling, standard: Standardisation) -> Tensor:
-    """Return scaled features for the model in float32; NaN, for nodes without features, becomes 0.
-
-    If most features are 0, the result is a ``torch.sparse_csr`` tensor, which multiplies faster.
-
-    Args:
-        x: features ``[N, F]``.
-        scale: ``"rows"`` divides the features of each node by their sum; other values standardise
-            each feature.
-        standard: mean and standard deviation of each feature.
+    """Return scaled features in float32, 0 for nodes without features; CSR if most are 0.
+    ``"rows"`` divides each row by its sum; other scales standardise each feature.
     """
     if scale == "rows":
         # 0 / 0 is NaN, which becomes 0.
@@ -390,11 +373,7 @@ def scaled(x: Tensor, scale: FeatureScaling, standard: Standardisation) -> Tenso
 
 
 def _decimals(table: Table, column: str) -> list[str]:
-    """Return numbers as text with a decimal point; "" for a missing one.
-
-    Raises:
-        ArgumentError: a cell is not a number; the error names the row.
-    """
+    """Return numbers as text with a decimal point; "" for a missing one."""
     values = TargetColumns(table, [column], "regression", argument="data.target").values[:, 0]
     return ["" if math.isnan(value) else repr(value) for value in values.tolist()]
 
@@ -405,12 +384,7 @@ def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _repeating_columns(table: Table, taken: Collection[str]) -> list[str]:
-    """Return the text columns that may contain classes, because most values are repeated.
-
-    Args:
-        table: table of the nodes.
-        taken: columns that have another use and are not returned.
-    """
+    """Return the text columns, not taken, in which most values are repeated."""
     used = {*taken, *table.numeric}
     free = [name for name in table.columns if name not in used]
     return [name for name in free if len(set(table.columns[name])) <= len(table) / 2]
@@ -476,13 +450,7 @@ def _features(table: Table, names: list[str]) -> Tensor:
 
 
 def _with_edges(nodes: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
-    """Add edges to nodes; an id that is not in the table of nodes becomes a new node.
-
-    Args:
-        nodes: nodes of the table.
-        ids: ids that occur in the edges.
-        pairs: edges ``[2, E]``, as positions in ``ids``.
-    """
+    """Add edges, given by ids and positions ``[2, E]`` in them; an unknown id is a new node."""
     number = {name: i for i, name in enumerate(nodes.ids)}
     new = [name for name in ids if name not in number]
     _check_spelling(nodes, new)
@@ -500,15 +468,7 @@ def _with_edges(nodes: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
 
 
 def _check_spelling(nodes: Nodes, new_ids: Sequence[str]) -> None:
-    """Log how many ids only the edges have.
-
-    Args:
-        nodes: nodes of the table.
-        new_ids: ids of the edges that the table does not have.
-
-    Raises:
-        ArgumentError: an id of the edges is another spelling of an id of the table.
-    """
+    """Log the ids that only the edges have; ArgumentError for another spelling of a known id."""
     spelling = {id_meaning(name): name for name in nodes.ids} if new_ids else {}
     for name in new_ids:
         if id_meaning(name) in spelling:
@@ -570,11 +530,7 @@ def _npz_arrays(path: Path) -> dict[str, Any]:
 
 
 def _npz_splits(path: Path, arrays: dict[str, Any]) -> list[str] | None:
-    """Return the split of each node, "" for none; ``None`` without masks.
-
-    Raises:
-        ArgumentError: a node is in two masks.
-    """
+    """Return the split of each node, "" for none; ``None`` without masks."""
     masks = {name: arrays[name].astype(bool) for name in MASKS if name in arrays}
     if not masks:
         return None
@@ -604,12 +560,8 @@ def _npz_texts(path: Path, arrays: dict[str, Any], name: str) -> list[str]:
 
 
 def _npz_labels(path: Path, arrays: dict[str, Any], *, numbers: bool) -> list[str]:
-    """Return the class or number of each node; "" if ``y`` is NaN, blank or a negative class.
-
-    Args:
-        path: the ``.npz`` file, for the error.
-        arrays: arrays of the file, by name.
-        numbers: whether integers are numbers to predict, which may be negative.
+    """Return the class or number of each node; "" if ``y`` is NaN, blank or a negative class. With
+    ``numbers``, integers are numbers to predict, which may be negative.
     """
     y = arrays["y"]
     if y.dtype.kind not in "iuf":

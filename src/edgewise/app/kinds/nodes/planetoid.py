@@ -119,14 +119,9 @@ class Papers(NamedTuple):
 
 
 def read_papers(name: Name) -> Papers:
-    """Return a network with its public split, as PyTorch Geometric reads it.
-
-    The files are pickles. Their digests are computed of the bytes that are then unpickled, and
-    nothing but arrays of numbers is unpickled.
-
-    Raises:
-        MissingDataError: a file is missing.
-        ArgumentError: a file differs from the published one.
+    """Return a network with its public split, as PyTorch Geometric reads it. The digests of the
+    files, which are pickles, are computed of the bytes that are then unpickled, and nothing but
+    arrays of numbers is unpickled.
     """
     raw = find_files(name, {file: f"{ADDRESS}/{file}" for file in SHA256[name]})
     content = {
@@ -154,12 +149,7 @@ def read_papers(name: Name) -> Papers:
 
 
 def _with_isolated(rows: Tensor, order: Tensor) -> Tensor:
-    """Return the rows of all test papers; those of isolated papers of CiteSeer are missing, so 0.
-
-    Args:
-        rows: rows of the other test papers.
-        order: their numbers.
-    """
+    """Return the rows of all test papers; isolated papers of CiteSeer have no row: zeros."""
     first = int(order.min())
     complete = rows.new_zeros(int(order.max()) - first + 1, rows.shape[1])
     complete[order.sort().values - first] = rows
@@ -167,11 +157,7 @@ def _with_isolated(rows: Tensor, order: Tensor) -> Tensor:
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """Unpickler of lists, dicts and NumPy and SciPy arrays of numbers, written with Python 2.
-
-    Args:
-        content: pickled bytes.
-    """
+    """Unpickler of lists, dicts and NumPy and SciPy arrays of numbers, written with Python 2."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(io.BytesIO(content), encoding="latin1")

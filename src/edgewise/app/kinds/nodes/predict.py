@@ -27,9 +27,8 @@ class NewNode(NamedTuple):
 
 
 class OnNodes(Predictor):
-    """Base of predictors on nodes of the training graph or of a new graph.
-
-    The outputs for all nodes of the training graph are computed when the run is loaded.
+    """Base of predictors on nodes of the training graph, whose outputs are computed once, or a new
+    one.
     """
 
     data, input = NodeData, "a node's id"
@@ -62,10 +61,8 @@ class OnNodes(Predictor):
         return outputs
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read the nodes to predict.
-
-        A table or text file lists node ids of the training graph. A folder or ``.npz`` file
-        contains a new graph, all of whose nodes are predicted.
+        """Read ids of the training graph, or all nodes of a new graph from a folder or ``.npz``
+        file.
         """
         if not path.is_dir() and path.suffix != ".npz":
             yield from super().from_file(path)
@@ -113,13 +110,7 @@ class NodeProperties(OnNodes, Properties):
 
     @torch.no_grad()
     def _all_outputs(self, nodes: NodeGraph) -> Tensor:
-        """Return the predicted number of each node.
-
-        An ensemble of models adds a column with the prediction of each model.
-
-        Returns:
-            ``[N, 1]``, or ``[N, 1 + models]`` for an ensemble.
-        """
+        """Return predictions ``[N, 1]``; an ensemble adds a column for each model."""
         outputs, model_outputs = self.called(nodes.x, nodes.graph)
         return outputs if model_outputs is None else torch.cat([outputs, *model_outputs], dim=1)
 

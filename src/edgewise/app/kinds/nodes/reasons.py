@@ -60,9 +60,8 @@ class NodeCases:
         self.hops = self._find_hops()
 
     def _find_hops(self) -> int | None:
-        """Return the radius (in hops) of neighbourhoods that give the answers of the whole graph.
-
-        Return ``None`` if no tested radius suffices. Each case then needs the whole graph.
+        """Return the radius of neighbourhoods that give the answers of the whole graph, or
+        ``None``.
         """
         tape = Tape()
         with torch.no_grad(), intercepting(tape):
@@ -85,12 +84,7 @@ class NodeCases:
         return None
 
     def _scores(self, outputs: Tensor, nodes: Sequence[int]) -> Tensor:
-        """Return the log-odds of the predicted class, or the predicted number, of each node.
-
-        Args:
-            outputs: model outputs for these nodes, one row for each node.
-            nodes: indices of the nodes in the training graph.
-        """
+        """Return the log-odds of the predicted class, or the number, of each node."""
         return log_odds(outputs, self.best[list(nodes)]) if self.is_odds else outputs[:, 0]
 
     def answer(self, node: int) -> str:
@@ -227,12 +221,7 @@ class NodeCases:
 
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
-    """Select rows of a dense or compressed sparse matrix.
-
-    Args:
-        x: the matrix.
-        nodes: indices of the rows.
-    """
+    """Select rows of a dense or compressed sparse matrix."""
     if x.layout is torch.strided:
         return x[nodes]
     start, count = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
