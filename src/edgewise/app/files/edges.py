@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -33,10 +31,11 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError, counted, unknown_name
 from edgewise._utils.limits import check_memory
+from edgewise.app.files.dates import moments
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.frames import FrameSource, open_source, pandas_for
 from edgewise.app.files.read_table import DELIMITERS, SEPARATOR_LINE, is_text, read_table
-from edgewise.app.files.reading import number, opened_text, text_form
+from edgewise.app.files.reading import opened_text, text_form
 
 Ids = dict[str, int]
 """Dict from id to node index, sorted by id, so that ``list(ids)[index]`` is the id."""
@@ -47,6 +46,7 @@ WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # Numbers, dates and times.
 PADDED = re.compile("\\n0[0-9]")  # Ids such as 007, after the end of the previous id.
 WHOLE = re.compile("0|[1-9][0-9]{0,19}")  # Up to the 20 digits of a 64-bit integer.
+SPACES = ("  ", *"\t\v\f\x1c\x1d\x1e\x1f")  # White space other than one blank between two fields.
 PER_LINE, PER_CHARACTER = 400, 3  # Bytes of memory per line and per character.
 
 
@@ -297,9 +297,12 @@ def _one_column(path: Path) -> tuple[str, str, Indices, int]:
     delimiter = next((mark for mark in MARKS if mark in first_line), None)
     if separator_line:
         delimiter = separator_line[1] or "\t"
-    if delimiter is None:
-        lines, delimiter = [" ".join(line.split()) for line in lines], " "
     text = "\n".join(lines)
+    if delimiter is None:
+        if not text.isascii() or any(space in text for space in SPACES):
+            lines = [" ".join(line.split()) for line in lines]
+            text = "\n".join(lines)
+        delimiter = " "
     if delimiter not in DELIMITERS or '"' not in text:
         counts = map(str.count, lines, repeat(delimiter))
         widths = np.fromiter(counts, dtype=np.int64, count=len(lines)) + 1
@@ -320,7 +323,9 @@ def _one_column(path: Path) -> tuple[str, str, Indices, int]:
 def _factorized(column: str) -> tuple[Indices, NDArray[np.object_]]:
     """Return the position of each field of a column among its distinct texts, and these texts."""
     pandas = pandas_for("reading edges")
-    digits = column.replace("\n", "")
+    # The first characters show most columns of names, without a look at all of them.
+    starts_with_digits = column[:99].replace("\n", "").isdecimal()
+    digits = column.replace("\n", "") if starts_with_digits else ""
     if digits.isascii() and digits.isdecimal() and not PADDED.search(f"\n{column}"):
         file = io.BytesIO(f"{column}\n".encode())
         frame = pandas.read_csv(file, header=None, skip_blank_lines=False, low_memory=False)
@@ -423,10 +428,12 @@ def _two_columns(fields: Fields, columns: tuple[Column, Column], expected: str) 
     wrong_width = (fields.widths != width).nonzero()[0]
     rows = int(wrong_width[0]) if len(wrong_width) else len(fields.widths)
     codes = fields.codes[: rows * width].reshape(rows, width)[:, [first, second]].ravel()
-    codes, used = pandas_for("reading edges").factorize(codes, sort=True)
+    texts = fields.texts
+    if width > 2:  # The other columns have further texts.
+        codes, used = pandas_for("reading edges").factorize(codes, sort=True)
+        texts = texts[used]
     names = [fields.names[first], fields.names[second]] if fields.names else None
-    pairs = fields._replace(codes=codes, texts=fields.texts[used], names=names)
-    pairs = pairs._replace(widths=np.full(rows, 2))
+    pairs = fields._replace(codes=codes, texts=texts, names=names, widths=np.full(rows, 2))
     fields.refuse(pairs.rows[~pairs.per_field(str.strip)], "an id in every field")
     fields.refuse(wrong_width, expected)
     return pairs
@@ -441,23 +448,11 @@ def _numbers(fields: Fields, columns: Sequence[Column]) -> dict[str, Tensor]:
             continue
         codes = fields.codes[fields.starts + position]
         index, used = pandas_for("reading edges").factorize(codes)
-        values = np.array([moment(text) for text in fields.texts[used]], dtype=float)[index]
+        values = moments(fields.texts[used])[index]
         expected = f"a number or a date for {column.argument}"
         fields.refuse(np.isnan(values).nonzero()[0], expected)
         numbers[column.argument] = torch.from_numpy(values)
     return numbers
-
-
-def moment(text: str) -> float | None:
-    """Parse a number, or a date of ISO 8601 as seconds since 1970; ``None`` for other text."""
-    value = number(text)
-    if not math.isnan(value):
-        return value
-    try:
-        date = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def _refuse_ratings(fields: Fields) -> None:
