@@ -117,14 +117,6 @@ def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int
                 yield line, dict(zip(names, cells, strict=True))
 
 
-def read_json(text: str) -> Any:
-    """Parse JSON; ValueError also for lists that are nested too deeply."""
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("too many nested lists") from error
-
-
 def _of_text(path: Path, argument: str, skip_blank: bool) -> Table:
     form = _form(path, argument)
     layout = layout_of(path, form)
@@ -344,7 +336,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                row = read_json(line)
+                row = json.loads(line)
             except ValueError as error:
                 raise _no_object(path, f"{error} in line {number}") from error
             if not isinstance(row, dict):

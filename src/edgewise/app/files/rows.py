@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.frames import as_text, pandas_for, to_pandas
-from edgewise.app.files.read_table import is_table, read_json, table_rows
+from edgewise.app.files.read_table import is_table, table_rows
 from edgewise.app.files.reading import opened_text, text_form
 
 
@@ -34,7 +35,7 @@ def frame_rows(value: Any) -> list[dict[str, Any]]:
     def cell(text: str, raw: Any) -> Any:
         if pandas.api.types.is_scalar(raw):
             return text
-        return read_json(text) if hasattr(raw, "tolist") else raw
+        return json.loads(text) if hasattr(raw, "tolist") else raw
 
     names = [str(name) for name in frame.columns]
     texts = as_text(frame).to_numpy().tolist()

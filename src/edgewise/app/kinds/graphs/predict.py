@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import torch
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.files.read_table import read_json
 from edgewise.app.kinds.graphs.data import (
     FiledGraph,
     GraphData,
@@ -85,7 +85,7 @@ class GraphClasses(Predictor):
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        graph = read_json(text)
+        graph = json.loads(text)
     except ValueError:
         graph = None
     if not isinstance(graph, dict):

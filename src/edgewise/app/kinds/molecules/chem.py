@@ -98,18 +98,21 @@ def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return atom features ``[n, ATOM_WIDTH]``, edges ``[2, 2·bonds]`` and bond features. A salt,
     ``cation.anion``, is one graph with two components.
     """
-    contributions = _contributions(molecule)
-    atoms = [
-        _atom(atom) + extra for atom, extra in zip(molecule.GetAtoms(), contributions, strict=True)
-    ]
-    index: list[tuple[int, int]] = []
-    bonds: list[list[float]] = []
-    for bond in molecule.GetBonds():
-        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        index += [(begin, end), (end, begin)]
-        bonds += [_bond(bond)] * 2
-    edge_index = torch.tensor(index, dtype=torch.long).reshape(-1, 2).T.contiguous()
-    return torch.tensor(atoms), edge_index, torch.tensor(bonds).reshape(-1, BOND_WIDTH)
+    pairs = zip(molecule.GetAtoms(), _contributions(molecule), strict=True)
+    atoms = [_atom(atom) + contributions for atom, contributions in pairs]
+    bonds = torch.tensor([_bond(bond) for bond in molecule.GetBonds()]).reshape(-1, BOND_WIDTH)
+    return torch.tensor(atoms), bond_edges(molecule), bonds.repeat_interleave(2, 0)
+
+
+def bond_atoms(molecule: Any) -> list[tuple[int, int]]:
+    """Return the indices of both atoms of each bond."""
+    return [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
+
+
+def bond_edges(molecule: Any) -> Tensor:
+    """Return the edges ``[2, 2·bonds]``: each bond in one direction, then in the other."""
+    pairs = torch.tensor(bond_atoms(molecule), dtype=torch.long).reshape(-1, 2)
+    return torch.stack([pairs, pairs.flip(1)], dim=1).reshape(-1, 2).T.contiguous()
 
 
 def largest_fragment(molecule: Any) -> Any:

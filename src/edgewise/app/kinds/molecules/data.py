@@ -336,44 +336,38 @@ class MoleculeTable(Data):
         missing = [missing_cells(table, name, self.task_type) for name in targets]
         without = [row for row, cells in enumerate(zip(*missing, strict=True)) if all(cells)]
         usable_rows = sorted(set(range(len(table))) - {*wrong, *without})
+        refuse = self.invalid == "refuse" or not usable_rows
+        or_else = "drop these rows with --data.invalid skip"
         if wrong:
             cells = [
                 f"row {table.line(row)}: {texts[row][:60]!r}"
                 + (f" ({errors[texts[row]].expected})" if texts[row] in errors else "")
                 for row in wrong[:SHOWN]
             ]
-            shown = "; ".join(cells)
-            ellipsis = "; ..." if len(wrong) > SHOWN else ""
-            got = f"{len(wrong)} that cannot be read ({shown}{ellipsis})"
-            if self.invalid == "refuse" or not usable_rows:
+            got = f"{len(wrong)} that cannot be read ({_listed(cells, len(wrong), '; ')})"
+            if refuse:
+                limits = "".join(f"; {error.remedy}" for error in list(errors.values())[:1])
+                if not usable_rows:
+                    or_else = "name another column with --data.smiles"
                 raise ArgumentError(
                     "data.smiles",
                     expected=f"molecules as SMILES in column {smiles!r} of {table.path.name}",
                     got=got,
-                    remedy="correct these rows, or "
-                    + (
-                        "drop them with --data.invalid skip"
-                        if usable_rows
-                        else "name another column with --data.smiles"
-                    )
-                    + "".join(f"; {error.remedy}" for error in list(errors.values())[:1]),
+                    remedy=f"correct these rows, or {or_else}{limits}",
                 )
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
         if without:
-            shown = ", ".join(str(table.line(row)) for row in without[:SHOWN])
-            got = f"{len(without)} without a value (row {shown}{', ...' * (len(without) > SHOWN)})"
-            if self.invalid == "refuse" or not usable_rows:
+            cells = [str(table.line(row)) for row in without[:SHOWN]]
+            got = f"{len(without)} without a value (row {_listed(cells, len(without), ', ')})"
+            if refuse:
+                if not usable_rows:
+                    or_else = "name another column with --data.target"
                 raise ArgumentError(
                     "data.target",
                     expected=f"a value in each row of column {' or '.join(map(repr, targets))} of "
                     f"{table.path.name}",
                     got=got,
-                    remedy="fill in the values, or "
-                    + (
-                        "drop these rows with --data.invalid skip"
-                        if usable_rows
-                        else "name another column with --data.target"
-                    ),
+                    remedy=f"fill in the values, or {or_else}",
                 )
             warnings.warn(f"{table.path.name}: rows skipped: {got}", stacklevel=3)
         molecules = {text: molecule for text, molecule in parsed.items() if molecule is not None}
@@ -480,6 +474,10 @@ def described_all(molecules: Iterable[Any]) -> Tensor:
 def described_by(values: Tensor, scale: Standardisation) -> Tensor:
     """Return the standardised and clipped descriptors ``[G, D]`` that vary in training."""
     return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
+
+
+def _listed(cells: Sequence[str], count: int, separator: str) -> str:
+    return separator.join([*cells, *["..."] * (count > len(cells))])
 
 
 def _are_smiles(texts: Sequence[str]) -> bool:

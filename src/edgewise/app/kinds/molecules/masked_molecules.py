@@ -8,9 +8,7 @@ Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -20,7 +18,7 @@ from edgewise._utils.arguments import check_least
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import chosen, ranges, starts
 from edgewise.app.files.files import find_raw, not_published
-from edgewise.app.files.reading import read_text
+from edgewise.app.files.read_table import read_table
 from edgewise.app.kinds.molecules.chem import ATOM_WIDTH, BOND_WIDTH, BONDS, ELEMENTS, parse
 from edgewise.app.kinds.molecules.data import packed
 from edgewise.app.kinds.molecules.zinc import NAME, PARTS
@@ -67,7 +65,7 @@ class MaskedMolecules(Data):
 
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))
-        molecules = [_read(raw / file) for file in FILES]
+        molecules = [list(map(parse, read_table(raw / file).columns["smiles"])) for file in FILES]
         codes = PrecomputedEncodings(
             packed([molecule for split in molecules for molecule in split])
         )
@@ -161,7 +159,3 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
 def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:
     """Return the numbers of atoms and of bonds of the molecules ``which``; all are ``[B]``."""
     return codes.graphs.sizes[which], codes.graphs.edge_start.diff()[which] // 2
-
-
-def _read(path: Path) -> list[object]:
-    return [parse(row["smiles"]) for row in csv.DictReader(read_text(path).splitlines())]

@@ -15,7 +15,14 @@ from edgewise._utils.arguments import check_least
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.rows import check_columns
 from edgewise.app.files.table import as_number
-from edgewise.app.kinds.molecules.chem import BONDS, ELEMENTS, parse, unknown_parts, with_parts
+from edgewise.app.kinds.molecules.chem import (
+    BONDS,
+    ELEMENTS,
+    bond_atoms,
+    parse,
+    unknown_parts,
+    with_parts,
+)
 from edgewise.app.kinds.molecules.data import MoleculeTable, described_all, described_by, packed
 from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, MaskedMolecules, hide
 from edgewise.app.kinds.molecules.sdf import SMILES, is_sdf, read_sdf
@@ -245,9 +252,9 @@ def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
 
 def _answer_for(masked: Masked, of_atoms: Tensor, of_bonds: Tensor, top: int) -> Answer:
     """Return the prediction for one molecule; its atoms are numbered from 1 in SMILES order."""
-    ends = [masked.molecule.GetBondWithIdx(at) for at in masked.bonds]
+    ends = bond_atoms(masked.molecule)
     positions = [f"atom {at + 1}" for at in masked.atoms]
-    positions += [f"bond {bond.GetBeginAtomIdx() + 1}-{bond.GetEndAtomIdx() + 1}" for bond in ends]
+    positions += [f"bond {ends[at][0] + 1}-{ends[at][1] + 1}" for at in masked.bonds]
     elements = [_ranked(row, KINDS[:ATOM_KINDS]) for row in of_atoms]
     kinds = [_ranked(row, KINDS[ATOM_KINDS:]) for row in of_bonds]
     best = dict(zip(masked.atoms, (ranked[0][0] for ranked in elements), strict=True))

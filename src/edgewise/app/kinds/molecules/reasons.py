@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.digits import rounded
+from edgewise.app.kinds.molecules.chem import bond_atoms
 from edgewise.app.kinds.molecules.data import packed
 from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, hide
 from edgewise.app.kinds.molecules.predict import (
@@ -35,14 +36,13 @@ def explain_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Expl
     # The predictor may use only a part of a salt.
     example = run.predictor.prepare(value)
     molecule = example.molecule if hasattr(example, "molecule") else read_smiles(smiles)
-    bonds = [[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()] for bond in molecule.GetBonds()]
     return Explanation(
         recorded,
         atom_labels(molecule),
         "molecule",
         _atom_positions(molecule),
         answer,
-        details={"smiles": smiles, "bonds": bonds},
+        details={"smiles": smiles, "bonds": [list(pair) for pair in bond_atoms(molecule)]},
     )
 
 

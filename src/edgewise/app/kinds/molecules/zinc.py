@@ -27,7 +27,7 @@ from edgewise._utils.arguments import check_least
 from edgewise._utils.errors import ArgumentError, require
 from edgewise._utils.ragged import boundaries
 from edgewise.app.files.files import find_raw, not_published
-from edgewise.app.kinds.molecules.chem import rdkit
+from edgewise.app.kinds.molecules.chem import bond_edges, rdkit
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.packed import PackedGraphs
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
@@ -147,15 +147,11 @@ def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
     molecule = chem.MolFromSmiles(chem.MolToSmiles(molecule, canonical=False))
     chem.Kekulize(molecule, clearAromaticFlags=True)
     atoms = [_kind_index("atom", _kind(atom), KINDS) for atom in molecule.GetAtoms()]
-    ends: list[tuple[int, int]] = []
-    bonds: list[int] = []
-    for bond in molecule.GetBonds():
-        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        ends += [(begin, end), (end, begin)]
-        bonds += [_kind_index("bond", str(bond.GetBondType()), BOND_KINDS)] * 2
-    edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T.contiguous()
-    kinds = torch.tensor(atoms).byte(), torch.tensor(bonds).byte()
-    return kinds[0][:, None], edge_index, kinds[1][:, None]
+    bonds = [
+        _kind_index("bond", str(bond.GetBondType()), BOND_KINDS) for bond in molecule.GetBonds()
+    ]
+    bond_kinds = torch.tensor(bonds, dtype=torch.uint8)[:, None].repeat_interleave(2, 0)
+    return torch.tensor(atoms).byte()[:, None], bond_edges(molecule), bond_kinds
 
 
 def _kind(atom: Any) -> str:
