@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,21 +37,27 @@ def find_split_column(table: Table, column: str) -> str:
     return usual[0] if len(usual) == 1 else ""
 
 
+def split_names(
+    table: Table, argument: str, column: str, *, allow_blank: bool = False
+) -> list[str]:
+    """Return the split of each row: train, val or test, or "" for a blank cell if allowed."""
+    texts = table.texts(argument, column)
+    names = list(map(_split_of, texts))
+    for row, (text, name) in enumerate(zip(texts, names, strict=True)):
+        if not name and not (allow_blank and not text.strip()):
+            raise ArgumentError(
+                argument,
+                expected=f"train, val, test{' or a blank cell' * allow_blank} in column {column!r}",
+                got=table.cell(column, row),
+                remedy=f"correct this row, or name another column with --{argument}",
+            )
+    return names
+
+
 def parts_of(table: Table, column: str) -> dict[str, Tensor]:
     """Return the indices of the rows of each split; a split may be empty."""
-    texts = table.texts("data.split_column", column)
-    index: dict[str, list[int]] = {name: [] for name in PARTS}
-    for row, text in enumerate(texts):
-        split = _split_of(text)
-        if split not in index:
-            raise ArgumentError(
-                "data.split_column",
-                expected=f"train, val or test in column {column!r}",
-                got=f"{text[:60]!r} in row {table.line(row)} of {table.path.name}",
-                remedy="correct this row, or set data.split_column to none",
-            )
-        index[split].append(row)
-    return {name: torch.tensor(rows, dtype=torch.long) for name, rows in index.items()}
+    names = np.array(split_names(table, "data.split_column", column))
+    return {split: torch.from_numpy((names == split).nonzero()[0]) for split in PARTS}
 
 
 def _split_of(text: str) -> str:

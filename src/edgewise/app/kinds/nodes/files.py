@@ -22,7 +22,7 @@ from edgewise.app.files.frames import FRAME, FrameSource, Source, open_source, t
 from edgewise.app.files.labels import distinct_labels, id_meaning
 from edgewise.app.files.read_table import read_table
 from edgewise.app.files.reading import log
-from edgewise.app.files.split_column import NAMES, PART_OF
+from edgewise.app.files.split_column import NAMES, split_names
 from edgewise.app.files.table import Table, as_number
 from edgewise.app.files.target_columns import (
     MANY,
@@ -50,8 +50,6 @@ from edgewise.app.train.standardisation import Standardisation
 FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
-PARTS = {**PART_OF, "": ""}
-"""Dict from a word in a column of splits to the split; a blank cell means no split."""
 SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
 MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
 PER_NODE = 200  # Memory of an id and its text in bytes.
@@ -255,7 +253,9 @@ class NodeFiles(NodeData):
         else:
             _check_same_features(table, self.features)
             taken = set(columns) - set(self.features)
-        splits = _split_names(table, split) if split and labelled else None
+        splits = None
+        if split and labelled:
+            splits = split_names(table, "data.split", split, allow_blank=True)
         names = list(self.features) or [name for name in columns if name not in taken]
         x = _features(table, names)
         return Nodes(table.path, ids, x, names, labels, splits, id_column, target or "y")
@@ -402,19 +402,6 @@ def _check_ids(table: Table, ids: list[str], column: str) -> None:
                 remedy="correct this row, or name the id column with --data.id",
             )
         seen[name] = row
-
-
-def _split_names(table: Table, column: str) -> list[str]:
-    texts = [text.strip().lower() for text in table.texts("data.split", column)]
-    for row, text in enumerate(texts):
-        if text not in PARTS:
-            raise ArgumentError(
-                "data.split",
-                expected=f"train, val, test or a blank cell in column {column!r}",
-                got=f"{text!r} in row {table.line(row)} of {table.path.name}",
-                remedy="correct this row, or name another column with --data.split",
-            )
-    return [PARTS[text] for text in texts]
 
 
 def _check_same_features(table: Table, names: Sequence[str]) -> None:
