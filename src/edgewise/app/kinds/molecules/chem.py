@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import reduce
 from types import ModuleType
 from typing import Any
@@ -53,6 +54,14 @@ def rdkit() -> ModuleType:
     return module
 
 
+def quiet() -> AbstractContextManager[None]:
+    """Disable RDKit's messages in a ``with`` block; the caller reports the row of an error."""
+    from rdkit import rdBase
+
+    logs: AbstractContextManager[None] = rdBase.BlockLogs()
+    return logs
+
+
 def parse(smiles: str) -> Any | None:
     """Parse SMILES to an RDKit molecule; return ``None`` if it is invalid or has no atoms.
 
@@ -66,10 +75,7 @@ def parse(smiles: str) -> Any | None:
         deepest = max(deepest, depth)
     LIMITS["smiles_nesting"].check(deepest, "smiles", f"in {smiles[:40]!r}...")
     chem = rdkit()
-    from rdkit import rdBase
-
-    # Disable RDKit's messages; the caller reports the error with the number of the row.
-    with rdBase.BlockLogs():
+    with quiet():
         if len(smiles) > LIMITS["molecule_atoms"].value:
             # Without sanitisation, atoms are counted before the work on rings and aromaticity.
             unchecked = chem.MolFromSmiles(smiles.strip(), sanitize=False)
@@ -118,10 +124,9 @@ def bond_edges(molecule: Any) -> Tensor:
 def largest_fragment(molecule: Any) -> Any:
     """Return the largest organic fragment of a salt or mixture; the largest if none is organic."""
     rdkit()
-    from rdkit import rdBase
     from rdkit.Chem.MolStandardize import rdMolStandardize
 
-    with rdBase.BlockLogs():
+    with quiet():
         return rdMolStandardize.LargestFragmentChooser(preferOrganic=True).choose(molecule)
 
 
@@ -142,8 +147,6 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
     RDKit rejects the molecule, for example carbon with five bonds.
     """
     chem = rdkit()
-    from rdkit import rdBase
-
     edited = chem.RWMol(molecule)
     for index, element in atoms.items():
         atom = edited.GetAtomWithIdx(index)
@@ -153,7 +156,7 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
         bond = edited.GetBondWithIdx(index)
         bond.SetBondType(getattr(chem.BondType, kind))
         bond.SetIsAromatic(kind == "AROMATIC")
-    with rdBase.BlockLogs():
+    with quiet():
         wrong = chem.SanitizeMol(edited, catchErrors=True)
     return "" if wrong else str(chem.MolToSmiles(edited))
 
@@ -163,11 +166,10 @@ def descriptors(molecule: Any) -> list[float]:
     :data:`SLOW_DESCRIPTORS` of large molecules.
     """
     rdkit()
-    from rdkit import rdBase
     from rdkit.Chem import Descriptors
 
     atoms = molecule.GetNumHeavyAtoms()
-    with rdBase.BlockLogs():
+    with quiet():
         values = [
             0.0 if atoms > max_atoms(name) else _descriptor(function, molecule)
             for name, function in Descriptors.descList

@@ -17,7 +17,7 @@ from edgewise.app.files.frames import FrameSource, pandas_for
 from edgewise.app.files.read_table import form_of
 from edgewise.app.files.reading import read_bytes
 from edgewise.app.files.table import Table
-from edgewise.app.kinds.molecules.chem import canonical, check_atoms, rdkit
+from edgewise.app.kinds.molecules.chem import canonical, check_atoms, quiet, rdkit
 
 FORMS = (".sdf", ".sd")
 SMILES, NAME = "smiles", "name"
@@ -34,12 +34,10 @@ def read_sdf(path: Path) -> Table:
     read or that is above ``molecule_atoms``; a property called ``smiles`` becomes ``own_smiles``.
     """
     chem = rdkit()
-    from rdkit import rdBase
-
     content = read_bytes(path)
     check_memory("data.path", 10 * len(content), path.name, "use a part of the records")
     rows: list[dict[str, str]] = []
-    with rdBase.BlockLogs():
+    with quiet():
         for molecule in chem.ForwardSDMolSupplier(io.BytesIO(content)):
             if molecule is None:
                 rows.append({SMILES: ""})

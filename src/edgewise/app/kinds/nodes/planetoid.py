@@ -95,7 +95,9 @@ class Planetoid(NodeData):
         classes = CLASSES.get(self.name) or [str(c) for c in range(num_classes)]
         return Splits(
             {"in_width": x.shape[1], "out_width": num_classes},
-            **splits,
+            splits["train"],
+            splits["val"],
+            splits["test"],
             batch_size=1,
             preprocessing=graph_record(node_graph, classes),
         )
