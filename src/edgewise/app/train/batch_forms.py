@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -117,28 +117,24 @@ def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
     )
 
 
-@contextmanager
-def explain_loader_errors() -> Iterator[None]:
-    """Replace errors of PyTorch's ``default_collate`` within the ``with`` block by ArgumentError.
+def raise_explained(error: Exception) -> NoReturn:
+    """Raise ArgumentError for an error of PyTorch's ``default_collate``; raise others unchanged.
 
     Such an error means that examples cannot be stacked into a batch, because their sizes differ or
-    they are not tensors. Other errors of a loader are not changed.
+    they are not tensors.
     """
-    try:
-        yield
-    except (RuntimeError, TypeError) as error:
-        # If a worker process raised the error, its text is in the traceback.
-        if isinstance(error, EdgewiseError) or "default_collate" not in traceback.format_exc():
-            raise
-        said = str(error).strip().splitlines()[-1]
-        raise ArgumentError(
-            "loaders",
-            expected="examples that are tensors of the same size, or numbers",
-            got=said.removeprefix("RuntimeError: ").removeprefix("TypeError: "),
-            remedy="for texts, pass collate_fn=DataCollatorWithPadding(tokenizer) of transformers "
-            "to the DataLoader; convert images to tensors of the same size, for example in the "
-            "data set's with_transform; for anything else, write a collate_fn",
-        ) from error
+    # If a worker process raised the error, its text is in the traceback.
+    if isinstance(error, EdgewiseError) or "default_collate" not in traceback.format_exc():
+        raise error
+    message = str(error).strip().splitlines()[-1]
+    raise ArgumentError(
+        "loaders",
+        expected="examples that are tensors of the same size, or numbers",
+        got=message.removeprefix("RuntimeError: ").removeprefix("TypeError: "),
+        remedy="for texts, pass collate_fn=DataCollatorWithPadding(tokenizer) of transformers "
+        "to the DataLoader; convert images to tensors of the same size, for example in the "
+        "data set's with_transform; for anything else, write a collate_fn",
+    ) from error
 
 
 @contextmanager
