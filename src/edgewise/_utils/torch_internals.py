@@ -132,25 +132,3 @@ def version_of(tensor: Tensor) -> object:
         return object() if tensor.is_inference() else tensor._version
     except AttributeError:
         return object()
-
-
-def foreach_copy(targets: list[Tensor], sources: list[Tensor]) -> None:
-    """Copy each source into the target at the same index, in one call if possible."""
-    try:
-        copy = torch._foreach_copy_
-    except AttributeError:
-        for target, source in zip(targets, sources, strict=True):
-            target.copy_(source)
-        return
-    copy(targets, sources)
-
-
-def foreach_lerp(targets: list[Tensor], ends: list[Tensor], weight: float) -> None:
-    """Compute ``target.lerp_(end, weight)`` for each target and end, in one call if possible."""
-    try:
-        lerp = torch._foreach_lerp_
-    except AttributeError:
-        for target, end in zip(targets, ends, strict=True):
-            target.lerp_(end, weight)
-        return
-    lerp(targets, ends, weight)

@@ -34,21 +34,18 @@ def columns_of(splits: Splits, recipe: Recipe) -> list[Column]:
     """Return the target columns of the data; one column if the data do not describe them."""
     count = splits.model_arguments["out_width"]
     plain = Column(0, 1) if isinstance(recipe.task, Regression) else Column(count, count)
-    return [Column(len(one.classes), one.width) for one in splits.targets] or [plain]
+    return [Column(len(target.classes), target.width) for target in splits.targets] or [plain]
 
 
 def linear_name(columns: Sequence[Column]) -> str:
     """Return the name of the linear models for these columns, such as "ridge regression"."""
-    return " and ".join(LINEAR[kind] for kind in sorted({bool(one.classes) for one in columns}))
+    return " and ".join(
+        LINEAR[kind] for kind in sorted({bool(column.classes) for column in columns})
+    )
 
 
 def linear_model(penalty: float, classes: int) -> Any:
-    """Return a scikit-learn model with an L2 penalty.
-
-    Args:
-        penalty: weight of the penalty.
-        classes: number of classes for logistic regression; 0 for ridge regression.
-    """
+    """Return a scikit-learn model with an L2 penalty."""
     from sklearn.linear_model import LogisticRegression, Ridge
 
     return LogisticRegression(C=1 / penalty, max_iter=1000) if classes else Ridge(alpha=penalty)
@@ -64,16 +61,6 @@ def fit_columns(
     """Fit one model for each target column, to the examples that have a value in this column.
 
     Numbers are standardised, because trees have absolute tolerances.
-
-    Args:
-        make: function that returns a new model, given the number of classes (0 for numbers).
-        columns: target columns.
-        x: features of the training examples, ``[B, F]``, dense or sparse.
-        target: targets of the training examples, ``[B, T]``, NaN for a missing value.
-        val: features and targets of the validation examples, for models with early stopping.
-
-    Returns:
-        Function from features ``[B, F]`` to the outputs of all columns, ``[B, sum of widths]``.
     """
     fitted = []
     for index, column in enumerate(columns):
@@ -107,8 +94,8 @@ def _constant() -> Any:
 
 def _known(x: Any, y: np.ndarray) -> tuple[Any, np.ndarray]:
     """Return the features and values of the examples whose value is not missing."""
-    known = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
-    return x[known], y[known]
+    has_value = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
+    return x[has_value], y[has_value]
 
 
 def _outputs(model: Any, x: Any, column: Column) -> Tensor:

@@ -18,14 +18,7 @@ Draw = Callable[[Tensor, Generator], Batch]
 
 
 class SampledLoader(Loader):
-    """:class:`Loader` whose random samples depend only on (seed, epoch, batch number, process).
-
-    Args:
-        draw: function that takes example indices and a random generator, and returns the batch.
-        count: number of examples.
-        size: batch size.
-        seed: random seed for shuffling and sampling.
-    """
+    """:class:`Loader` whose random samples depend only on (seed, epoch, batch number, process)."""
 
     def __init__(self, draw: Draw, count: int, size: int, seed: int) -> None:
         super().__init__(lambda index: draw(index, self._batch_generator()), count, size, seed)

@@ -80,16 +80,13 @@ class TrainerSettings:
 
     def __post_init__(self) -> None:
         choices = {"mode": Mode, "accelerator": Accelerator, "precision": Precision}
-        for name, known in choices.items():
-            check_choice(f"trainer.{name}", getattr(self, name), get_args(known))
+        for name, allowed in choices.items():
+            check_choice(f"trainer.{name}", getattr(self, name), get_args(allowed))
         for name, usual in (("epochs", 100), ("accumulate_grad_batches", 1), ("devices", 1)):
             check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
-        self._check_averages()
         for name in ("patience", "freeze_backbone_epochs", "clip_norm"):
             check_from_zero(f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}")
         check_from_zero("trainer.save_every", self.save_every, "choose for example 60")
-
-    def _check_averages(self) -> None:
         if not 0 <= self.ema_decay < 1:
             raise ArgumentError(
                 "trainer.ema_decay",
@@ -138,9 +135,9 @@ class TrainerSettings:
                     got=f"a {type(model).__name__}",
                     remedy="set trainer.freeze_backbone_epochs to 0",
                 )
-        known = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
-        if self.monitor not in known:
-            raise unknown_name("trainer.monitor", self.monitor, known)
+        monitored = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
+        if self.monitor not in monitored:
+            raise unknown_name("trainer.monitor", self.monitor, monitored)
         if self.accelerator == "gpu" and not torch.accelerator.is_available():
             raise ArgumentError(
                 "trainer.accelerator",
