@@ -111,12 +111,14 @@ class Loader:
         if self.lengths is None or generator is None:
             if self.lengths is not None:
                 order = order[self.lengths[order].argsort(stable=True)]
-            return order.split(self.total_size)
-        batches: list[Tensor] = []
+            batches: Sequence[Tensor] = order.split(self.total_size)
+            return batches
+        sorted_batches: list[Tensor] = []
         for pool in order.split(POOL * self.total_size):
             by_length = pool[self.lengths[pool].argsort(stable=True)]
-            batches += by_length.split(self.total_size)
-        return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+            sorted_batches += by_length.split(self.total_size)
+        order = torch.randperm(len(sorted_batches), generator=generator)
+        return [sorted_batches[i] for i in order]
 
     def _order(self, generator: torch.Generator | None) -> Tensor:
         if generator is None:
