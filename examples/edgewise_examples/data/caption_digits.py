@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.images.data import ImageData, bright_on_dark, pixels
 from edgewise.app.kinds.images.digits import MNIST_SIDE as SIDE
@@ -63,7 +63,7 @@ class CaptionDigits(ImageData):
 
     def __post_init__(self) -> None:
         for name, least in (("count", 1), ("tested", 1), ("batch_size", 1), ("jitter", 0)):
-            check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
+            check_range(f"data.{name}", getattr(self, name), "choose a larger number", least=least)
         if not 1 <= self.least <= self.places:
             raise ArgumentError(
                 "data.least, data.places",

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train import Batch, Data, Splits
 from edgewise.graphs import Graph, batch, edges
@@ -55,7 +55,9 @@ class DictionaryLookup(Data):
 
     def __post_init__(self) -> None:
         for name in ("size", "count", "tested", "batch_size"):
-            check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+            check_range(
+                f"data.{name}", getattr(self, name), "choose a larger number", least=1, integer=True
+            )
 
     def load(self) -> Splits:
         return drawn_splits(

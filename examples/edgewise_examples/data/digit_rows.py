@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_least, check_shares
+from edgewise._utils.arguments import check_range, check_shares
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.images.data import ImageData, bright_on_dark, pixels
 from edgewise.app.kinds.images.digits import CLASSES, SIDE, Part, read_digits
@@ -53,7 +53,7 @@ class DigitRows(ImageData):
 
     def __post_init__(self) -> None:
         for name in ("places", "count", "tested", "batch_size"):
-            check_least(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+            check_range(f"data.{name}", getattr(self, name), "choose a larger number", least=1)
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
         if not 0 <= self.asked < self.places:

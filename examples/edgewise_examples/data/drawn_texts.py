@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise.app.train import Batch, Data, Splits
 from edgewise.layers import Tokens
 from edgewise_examples.data.drawn_splits import drawn_splits
@@ -41,7 +41,9 @@ class DrawnTexts(Data):
 
     def __post_init__(self) -> None:
         for name in ("symbols", "count", "tested", "batch_size"):
-            check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+            check_range(
+                f"data.{name}", getattr(self, name), "choose a larger number", least=1, integer=True
+            )
 
     @property
     @abstractmethod

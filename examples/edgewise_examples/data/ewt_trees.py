@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_least
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import boundaries, ranges, segment_index
 from edgewise.app.kinds.tags.conllu import read_conllu
@@ -60,9 +60,9 @@ class EWTTrees(Data):
     def __post_init__(self) -> None:
         check_choice("data.label", self.label, get_args(Label))
         check_choice("data.links", self.links, get_args(Links))
-        check_least("data.hashed", self.hashed, 1, "choose for example 2048")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 32")
-        check_least("data.train_rows", self.train_rows, 0, "choose 0 for all")
+        check_range("data.hashed", self.hashed, "choose for example 2048", least=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 32", least=1)
+        check_range("data.train_rows", self.train_rows, "choose 0 for all", least=0)
 
     def load(self) -> Splits:
         sentences, counts = [], []

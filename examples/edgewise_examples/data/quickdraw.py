@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_least, check_share
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import segment_index, starts
 from edgewise.app.files.files import find_raw, not_published, unreadable
@@ -80,9 +80,9 @@ class QuickDraw(Data):
 
     def __post_init__(self) -> None:
         check_choice("data.joined", self.joined, get_args(Joined))
-        check_least("data.categories", self.categories, 2, "choose 344 for all")
-        check_share("data.warp", self.warp, "choose for example 0.1")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_range("data.categories", self.categories, "choose 344 for all", least=2)
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
 
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise_examples.data.drawn_texts import DrawnTexts
 
@@ -29,7 +29,7 @@ class Recall(DrawnTexts):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("data.keys", self.keys, 1, "choose a larger number")
+        check_range("data.keys", self.keys, "choose a larger number", least=1, integer=True)
         if not 0 < self.distance < self.length:
             raise ArgumentError(
                 "data.distance",

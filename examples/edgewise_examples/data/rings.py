@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled
 from edgewise.app.train import PackedGraphs, Splits
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
@@ -41,7 +41,7 @@ class Rings(GraphData):
 
     def __post_init__(self) -> None:
         for name in ("count", "batch_size"):
-            check_least(f"data.{name}", getattr(self, name), 2, "choose for example 100")
+            check_range(f"data.{name}", getattr(self, name), "choose for example 100", least=2)
 
     def load(self) -> Splits:
         generator = torch.Generator().manual_seed(self.split_seed)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.read_table import is_table
 from edgewise.app.files.reading import read_own_text
@@ -73,7 +73,7 @@ class Summaries(Predictor):
         assert isinstance(data, WikiSummaries)
         assert isinstance(task, Extraction)
         if sentences is not None:
-            check_least("sentences", sentences, 1, "choose for example 3")
+            check_range("sentences", sentences, "choose for example 3", least=1)
             task = replace(task, chosen=sentences)
         packed = Articles.of(self.tokenizer, examples, data.max_length)
         batch = packed.take(torch.arange(len(examples)), torch.zeros(len(packed.texts)))

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_least
-from edgewise.encodings.code import check_code
+from edgewise._utils.arguments import check_range
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square
 
@@ -48,7 +48,7 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
                 [0.0000, 0.5000, 0.0000, 0.5000]])
     """
     check_square(graph, SQUARE)
-    check_least("steps", steps, 1, "choose for example 20")
+    check_range("steps", steps, "choose for example 20", least=1)
     code = torch.zeros(graph.num_targets, steps, dtype=torch.double, device=graph.device)
     for members in members_by_size(graph):
         step = members.walk()
@@ -60,7 +60,7 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     return code.float()
 
 
-class RandomWalk(nn.Module):
+class RandomWalk(GraphEncoding):
     r"""Add a linear map of the return probabilities of random walks, :math:`x_i + W c_i`.
 
     Batch norm is applied to the probabilities c first.
@@ -78,20 +78,13 @@ class RandomWalk(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, steps: int = 20) -> None:
         super().__init__()
         self.steps = steps
+        self.settings = (steps,)
         # Return probabilities after many steps vary little between nodes, so normalise them.
         self.norm = nn.BatchNorm1d(steps)
         self.project = nn.Linear(steps, width, bias=False)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.steps,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the return probabilities ``[N, steps]``; compute them once per data set."""

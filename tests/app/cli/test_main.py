@@ -119,7 +119,7 @@ def test_show_counts_the_layers_until_all_nodes_reach_each_other(
         (["train", "digits", "--seed", "x"], "a whole number"),
         (["train", "digits", "--seeds", "0"], "at least 1"),
         (["train", "digits", "--seed", "1" + "0" * 23], "an integer from 0"),
-        (["train", "digits", "--optimizer.beta2", "2"], "a fraction from 0"),
+        (["train", "digits", "--optimizer.beta2", "2"], "a number from 0"),
         (["train", "Digits", "--seeds", "0"], "expected digits or one of"),
         (["show", "window(2)", "--draw", "x.txt"], "choose for example x.png"),
         (["show", "window(2)", "--nodes", "-3"], "at least 1"),
@@ -472,10 +472,10 @@ def test_what_cannot_be_printed(capsys, monkeypatch):
 
 
 def test_what_should_not_happen_asks_for_a_report(capsys, monkeypatch):
-    def broken(_kind):
+    def broken(*_arguments, **_options):
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr("edgewise.app.cli.commands.listing", broken)
+    monkeypatch.setattr("edgewise.app.cli.listing.table", broken)
     code, out, err = run(capsys, "list")
     assert (code, out) == (70, "")
     assert re.fullmatch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from argparse import Namespace
 from importlib import metadata, util
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from edgewise import __version__
 from edgewise._utils.errors import counted, how_to_install
 from edgewise.app.cli.listing import first_line
+from edgewise.app.cli.output import say
 from edgewise.app.cli.table import table
 from edgewise.app.files.files import cache_root, data_root
 from edgewise.app.kinds import DATA
@@ -72,9 +74,9 @@ FOLDERS = {
 """For each public data set: its folders in EDGEWISE_DATA. Other data sets read the user's files."""
 
 
-def report() -> str:
-    """Return the text that ``edgewise doctor`` prints."""
-    parts = {
+def doctor(_arguments: Namespace) -> int:
+    """Run ``edgewise doctor``: print versions, devices, packages and data sets."""
+    sections = {
         "versions": _versions(),
         "devices": _devices(),
         "engines": [[name, first_line(type(engine))] for name, engine in ENGINES.items()],
@@ -83,10 +85,12 @@ def report() -> str:
         "data": _data(),
         "packages with recipes": _packages(),
     }
-    return "\n\n".join(
+    tables = (
         f"{title}\n{table([[f'  {row[0]}', *row[1:]] for row in rows], header=False, left=9)}"
-        for title, rows in parts.items()
+        for title, rows in sections.items()
     )
+    say("\n\n".join(tables))
+    return 0
 
 
 def _versions() -> list[list[str]]:

@@ -17,8 +17,7 @@ from torch import Tensor
 from edgewise._utils.arguments import (
     check_features,
     check_labels,
-    check_least,
-    check_share,
+    check_range,
     check_shares,
     check_splits,
 )
@@ -87,8 +86,8 @@ class Digits(DigitImages):
     def __post_init__(self) -> None:
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
-        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
 
     def load(self) -> Splits:
         train, val, test = read_digits(self.val, self.test, self.split_seed)
@@ -146,8 +145,8 @@ class Mnist(DigitImages):
     side: ClassVar[int] = MNIST_SIDE
 
     def __post_init__(self) -> None:
-        check_share("data.warp", self.warp, "choose for example 0.1")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
 
     def load(self) -> Splits:
         (images, labels), (tests, answers) = read_mnist("train"), read_mnist("test")

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from edgewise._utils.arguments import (
     check_choice,
-    check_least,
-    check_named,
-    check_share,
+    check_given,
+    check_range,
     check_shares,
     check_splits,
 )
@@ -83,14 +82,14 @@ class ImageFolder(ImageData):
     def __post_init__(self) -> None:
         check_choice("data.colors", self.colors, get_args(Colors))
         for name in ("image_size", "batch_size"):
-            check_least(f"data.{name}", getattr(self, name), 1, "choose for example 32")
+            check_range(f"data.{name}", getattr(self, name), "choose for example 32", least=1)
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
-        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
 
     def load(self) -> Splits:
         require("PIL", extra="images", purpose="reading images")
-        check_named("data.path", self.path, "a folder with one subfolder per class")
+        check_given("data.path", self.path, "a folder with one subfolder per class")
         files, keys, given = class_folders(Path(self.path), find_images)
         labels = class_labels(keys, given, self.path, "images")
         needed = bytes_of(len(files), self._channels, self.image_size)
@@ -180,9 +179,9 @@ class Cifar10(ImageData):
     batch_size: int = 64
 
     def __post_init__(self) -> None:
-        check_share("data.val", self.val, "choose for example 0.1")
-        check_share("data.warp", self.warp, "choose for example 0.1")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_range("data.val", self.val, "choose for example 0.1", least=0, below=1)
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
 
     def load(self) -> Splits:
         raw = find_raw(CIFAR10, [], not_published(CIFAR10, ["train", "test"]))

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise import decoding
-from edgewise._utils.arguments import check_from_zero, check_least, check_seed
+from edgewise._utils.arguments import check_range, check_seed
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.language.contrastive import Contrastive
 from edgewise.app.kinds.language.data import TextStream
@@ -72,7 +72,7 @@ class HiddenWords(OnTexts):
             examples: texts and their token ids.
             top: number of words for each mask.
         """
-        check_least("top", top, 1, "choose a number of words, such as 5")
+        check_range("top", top, "choose a number of words, such as 5", least=1)
         ids = torch.cat([ids for _, ids in examples])
         sizes = torch.tensor([len(ids) for _, ids in examples])
         places = (ids == special_id(self.tokenizer, "mask")).nonzero().flatten()
@@ -159,8 +159,8 @@ class Continuations(OnTexts):
             top_p: see :class:`edgewise.decoding.Sample`.
             seed: random seed for sampling.
         """
-        check_from_zero("max_new_tokens", max_new_tokens, "choose for example 300")
-        check_from_zero("temperature", temperature, "choose for example 0.8")
+        check_range("max_new_tokens", max_new_tokens, "choose for example 300", least=0)
+        check_range("temperature", temperature, "choose for example 0.8", least=0)
         check_seed("seed", seed)
         texts = []
         for ids in examples:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_features, check_least, check_shares
+from edgewise._utils.arguments import check_choice, check_features, check_range, check_shares
 from edgewise._utils.errors import ArgumentError, counted, require
 from edgewise.app.files.dates import (
     MANY,
@@ -118,9 +118,9 @@ class TimeSeries(Data):
             check_choice("data.name", self.name, get_args(Bundled))
         least = {"history": 0, "horizon": 0, "batch_size": 1, "season": 0, "windows": 0}
         for name, lowest in least.items():
-            check_least(f"data.{name}", getattr(self, name), lowest, "choose for example 52")
+            check_range(f"data.{name}", getattr(self, name), "choose for example 52", least=lowest)
         if self.history == 1:  # The standard deviation of one value is undefined.
-            check_least("data.history", 1, 2, "choose for example 52")
+            check_range("data.history", 1, "choose for example 52", least=2)
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
         if self.history and self.season > self.history:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise import graphs
-from edgewise._utils.arguments import check_choice, check_count, check_named, check_splits
+from edgewise._utils.arguments import check_choice, check_given, check_range, check_splits
 from edgewise._utils.errors import ArgumentError, require
 from edgewise._utils.limits import check_memory
 from edgewise._utils.ragged import ranges, starts
@@ -96,7 +96,13 @@ class SoundData(Data):
     def __post_init__(self) -> None:
         usual = {"bands": 40, "window": 5, "batch_size": 32}
         for name, value in usual.items():
-            check_count(f"data.{name}", getattr(self, name), 1, f"choose for example {value}")
+            check_range(
+                f"data.{name}",
+                getattr(self, name),
+                f"choose for example {value}",
+                least=1,
+                integer=True,
+            )
         self._folds()
 
     @abstractmethod
@@ -232,7 +238,7 @@ class Sounds(SoundData):
         super().__post_init__()
 
     def listing(self) -> Listing:
-        check_named("data.path", self.path, "a folder with one subfolder per class, or a table")
+        check_given("data.path", self.path, "a folder with one subfolder per class, or a table")
         source = open_source(self.path)
         if isinstance(source, Path) and (source.is_dir() or not source.suffix):
             files, classes, splits = class_folders(source, find_recordings)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.translation.data import Pairs, TextPairs, sources_of
 from edgewise.app.kinds.translation.task import Translation
@@ -61,10 +61,10 @@ class Translations(OnTexts):
         task = self.recipe.task
         assert isinstance(task, Translation)
         if num_beams is not None:
-            check_least("num_beams", num_beams, 1, "choose for example 5")
+            check_range("num_beams", num_beams, "choose for example 5", least=1)
             task = replace(task, num_beams=num_beams)
         if max_new_tokens is not None:
-            check_least("max_new_tokens", max_new_tokens, 1, "choose for example 50")
+            check_range("max_new_tokens", max_new_tokens, "choose for example 50", least=1)
         source = PackedTexts(torch.cat(examples), torch.tensor(list(map(len, examples))))
         unknown = [""] * len(examples)  # Placeholders for the unknown target texts.
         pairs = Pairs.of_sources(self.tokenizer, source, unknown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_share
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.target_columns import TargetColumns
 from edgewise.app.files.targets import Target
@@ -71,7 +71,9 @@ class LabelledText(TextData):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
+        check_range(
+            "data.word_dropout", self.word_dropout, "choose for example 0.1", least=0, below=1
+        )
 
     def shown(self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer) -> Tokens:
         """Return the input of the model for a batch of texts, with word dropout in training."""

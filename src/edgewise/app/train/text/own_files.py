@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from edgewise._utils.arguments import check_named
+from edgewise._utils.arguments import check_given
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.files import naming, unreadable
 from edgewise.app.files.frames import FrameSource, Source, open_source, take_frames
@@ -60,7 +60,7 @@ class OwnFiles(TextData, ABC):
 
     def files(self, what: str) -> dict[str, Path | FrameSource]:
         """Return the files that are given, by split; ``what`` describes them in the error."""
-        check_named("data.path", self.path, what)
+        check_given("data.path", self.path, what)
         sources = {"train": self.path, "val": self.val_path, "test": self.test_path}
         return {split: open_source(path) for split, path in sources.items() if path}
 
