@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import lightning.pytorch as lightning
@@ -87,9 +88,8 @@ class TrainingModule(lightning.LightningModule):
     def transfer_batch_to_device(
         self, batch: Any, device: torch.device, dataloader_idx: int
     ) -> Batch:
-        if not isinstance(batch, Batch):
-            batch = as_input_batch(batch) if self.trainer.predicting else as_batch(batch)
-        return batch.to(device)
+        converted: Batch = as_input_batch(batch) if self.trainer.predicting else as_batch(batch)
+        return converted.to(device)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         with explain_batch_errors(batch, self.model, self.task), collect_penalties() as penalties:
@@ -122,7 +122,8 @@ class TrainingModule(lightning.LightningModule):
         # The target is empty if other processes have all examples of this batch.
         if self.generation_metrics and len(batch.target):
             texts = self.task.generate(self.model, batch)
-            for metric in self.generation_metrics.values():
+            metrics: Iterable[Any] = self.generation_metrics.values()
+            for metric in metrics:
                 metric.update(texts, batch)
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:

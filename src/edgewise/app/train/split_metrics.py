@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torchmetrics import MeanMetric
@@ -21,7 +24,7 @@ class MeanLoss(MeanMetric):
         super().__init__(nan_strategy="disable")
         self.set_dtype(torch.double)
 
-    def update(self, loss: Tensor, count: int) -> None:
+    def update(self, loss: Tensor, count: int) -> None:  # type: ignore[override]
         self.mean_value += loss.double() * count
         self.weight += count
 
@@ -49,7 +52,8 @@ class SplitMetrics(nn.ModuleDict):
         """Add a batch, and return its mean loss and the number of averaged terms."""
         loss, count = self.task.loss(outputs, target), self.task.count(outputs, target)
         outputs = outputs.detach()
-        for name, metric in self.items():
+        metrics: Iterable[tuple[str, Any]] = self.items()
+        for name, metric in metrics:
             if name == "loss":
                 metric.update(loss.detach(), count)
             else:
@@ -76,7 +80,8 @@ class SplitMetrics(nn.ModuleDict):
 
 def compute_and_reset(metrics: nn.ModuleDict) -> dict[str, float]:
     """Return the values of torchmetrics objects by name, rounded by :func:`saved`."""
-    values = {name: saved(float(metric.compute())) for name, metric in metrics.items()}
-    for metric in metrics.values():
+    pairs: list[tuple[str, Any]] = list(metrics.items())
+    values = {name: saved(float(metric.compute())) for name, metric in pairs}
+    for _, metric in pairs:
         metric.reset()
     return values
