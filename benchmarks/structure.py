@@ -231,9 +231,9 @@ def show_dependencies(run: edgewise.Run, path: Path, count: int, picture: Path |
     """
     text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
     sentences = [
-        Sentence([word for word, _ in each], [int(head) - 1 for _, head in each])
-        for each in read_conllu(text, path.name, "head")
-        if 2 <= len(each) <= LONGEST
+        Sentence([word for word, _ in rows], [int(head) - 1 for _, head in rows])
+        for rows in read_conllu(text, path.name, "head")
+        if 2 <= len(rows) <= LONGEST
     ][:count]
     half = len(sentences) // 2
     test = sentences[half:]
@@ -259,15 +259,15 @@ def show_hidden(run: edgewise.Run, path: Path | None) -> None:
 
     ``path`` is the file of a chart, or ``None``.
     """
-    kept = graph_kept(run.predictor.preprocessing.values)
-    count = len(kept.ids)
+    saved = graph_kept(run.predictor.preprocessing.values)
+    count = len(saved.ids)
     with torch.no_grad(), record(run.model, max_edges=count * count) as recorded:
-        run.model(kept.x, kept.graph)
-    areas = explain.edge_recovery(recorded.layers, kept.graph)
-    x = torch.nn.functional.normalize(kept.x.to_dense(), dim=-1)
+        run.model(saved.x, saved.graph)
+    areas = explain.edge_recovery(recorded.layers, saved.graph)
+    x = torch.nn.functional.normalize(saved.x.to_dense(), dim=-1)
     low, high = torch.triu_indices(count, count, 1)
     is_edge = torch.zeros(count, count, dtype=torch.bool)
-    is_edge[kept.edge_index[0], kept.edge_index[1]] = True
+    is_edge[saved.edge_index[0], saved.edge_index[1]] = True
     cosine, is_edge = (x @ x.T)[low, high], (is_edge | is_edge.T)
     areas["cosine of the features"] = roc_auc_score(is_edge[low, high], cosine)
     print(f"area under the ROC curve of {int(is_edge.sum()) // 2:,} hidden edges:")

@@ -46,6 +46,8 @@ class CaptionDigits(ImageData):
         batch_size: number of images per batch.
     """
 
+    section = "Sequences"
+
     places: int = 4
     least: int = 2
     jitter: int = 2
@@ -75,10 +77,10 @@ class CaptionDigits(ImageData):
     def load(self) -> Splits:
         images, labels = read_mnist("train")
         test_images, test_labels = read_mnist("test")
-        kept = len(images) - len(images) // 12
-        train = LabelledDigits(images[:kept], labels[:kept])
+        num_train = len(images) - len(images) // 12
+        train = LabelledDigits(images[:num_train], labels[:num_train])
         val, test = (
-            LabelledDigits(images[kept:], labels[kept:]),
+            LabelledDigits(images[num_train:], labels[num_train:]),
             LabelledDigits(test_images, test_labels),
         )
         sizes = {
@@ -125,9 +127,9 @@ class CaptionDigits(ImageData):
     def _made(self, digits: LabelledDigits, plan: Plan) -> Batch:
         padded = F.pad(digits.images[plan.which], [self.jitter] * 4)
         down, right = plan.moved[..., None] + torch.arange(SIDE)
-        row, place = torch.meshgrid(*map(torch.arange, plan.which.shape), indexing="ij")
+        row, square = torch.meshgrid(*map(torch.arange, plan.which.shape), indexing="ij")
         moved = padded[
-            row[..., None, None], place[..., None, None], down[..., None], right[..., None, :]
+            row[..., None, None], square[..., None, None], down[..., None], right[..., None, :]
         ]
         squares = moved * plan.there[..., None, None] / 255
         images = squares.transpose(1, 2).flatten(2)[:, None]

@@ -61,7 +61,7 @@ class CSL(GraphData):
         nodes = [torch.ones(NODES, 1)] * len(y)
         graphs = PackedGraphs.of(nodes, edges, [torch.empty(4 * NODES, 0)] * len(y))
         codes, index = PrecomputedEncodings(graphs), self._folds().split("stratified", y.tolist())
-        train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
+        train, val, test = (labelled(codes, index[split], y) for split in ("train", "val", "test"))
         sizes = {"in_width": 1, "out_width": len(SKIPS)}
         preprocessing = kept_form([f"skip {skip}" for skip in SKIPS])
         return Splits(

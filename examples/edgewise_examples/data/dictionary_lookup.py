@@ -45,6 +45,8 @@ class DictionaryLookup(Data):
         batch_size: number of dictionaries per batch.
     """
 
+    section = "Synthetic graphs"
+
     size: int = 10
     count: int = 4000
     tested: int = 500
@@ -105,5 +107,6 @@ class DictionaryLookup(Data):
 def packed_dictionaries(size: int, count: int) -> tuple[Graph, Tensor]:
     """Return the graph of ``count`` dictionaries and the indices of their query nodes."""
     pairs = torch.cartesian_prod(torch.arange(size), torch.arange(size, 2 * size)).T
-    one = edges(pairs, 2 * size)
-    return batch([one] * count), torch.arange(2 * size * count).view(count, -1)[:, size:].flatten()
+    dictionary = edges(pairs, 2 * size)
+    nodes = torch.arange(2 * size * count).view(count, -1)
+    return batch([dictionary] * count), nodes[:, size:].flatten()

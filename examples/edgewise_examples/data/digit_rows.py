@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from edgewise._utils.arguments import check_range, check_shares
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.images.data import ImageData, bright_on_dark, pixels
-from edgewise.app.kinds.images.digits import CLASSES, SIDE, Part, read_digits
+from edgewise.app.kinds.images.digits import CLASSES, SIDE, LabelledDigits, read_digits
 from edgewise.app.train import Batch, Split, Splits
 from edgewise.app.train.sampled import SampledSplit
 
@@ -70,9 +70,9 @@ class DigitRows(ImageData):
         def draw(index: Tensor, generator: Generator) -> Batch:
             return self._row(train, self._drawn(len(index), train, generator))
 
-        def fixed(part: Part, seed: int) -> Split:
-            drawn = self._drawn(self.tested, part, Generator().manual_seed(seed))
-            return Split(self.tested, lambda index: self._row(part, drawn[index]))
+        def fixed(digits: LabelledDigits, seed: int) -> Split:
+            drawn = self._drawn(self.tested, digits, Generator().manual_seed(seed))
+            return Split(self.tested, lambda index: self._row(digits, drawn[index]))
 
         return Splits(
             {"image_size": (SIDE, SIDE * self.places), "channels": 1, "out_width": CLASSES},
@@ -86,10 +86,10 @@ class DigitRows(ImageData):
     def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE * self.places, color=False) / 255)
 
-    def _drawn(self, rows: int, part: Part, generator: Generator) -> Tensor:
+    def _drawn(self, rows: int, digits: LabelledDigits, generator: Generator) -> Tensor:
         """Return the indices ``[rows, places]`` of random digits for each row."""
-        return torch.randint(len(part.labels), (rows, self.places), generator=generator)
+        return torch.randint(len(digits.labels), (rows, self.places), generator=generator)
 
-    def _row(self, part: Part, which: Tensor) -> Batch:
-        images = part.images[which, 0].transpose(1, 2).flatten(2)[:, None]
-        return Batch((images,), part.labels[which[:, self.asked]])
+    def _row(self, digits: LabelledDigits, which: Tensor) -> Batch:
+        images = digits.images[which, 0].transpose(1, 2).flatten(2)[:, None]
+        return Batch((images,), digits.labels[which[:, self.asked]])

@@ -35,6 +35,8 @@ class Rings(GraphData):
         batch_size: number of graphs per batch.
     """
 
+    section = "Synthetic graphs"
+
     count: int = 1000
     split_seed: int = 0
     batch_size: int = 100
@@ -51,7 +53,7 @@ class Rings(GraphData):
         graphs = PackedGraphs.of(nodes, edges, [torch.empty(2 * NODES, 0)] * len(y))
         codes = PrecomputedEncodings(graphs)
         train, val, test = (
-            labelled(codes, part, y) for part in torch.arange(len(y)).split(self.count)
+            labelled(codes, indices, y) for indices in torch.arange(len(y)).split(self.count)
         )
         sizes, preprocessing = {"in_width": 1, "out_width": 2}, kept_form(CLASSES)
         return Splits(

@@ -91,7 +91,7 @@ def sentences_of(text: str) -> list[str]:
     sentence, but other abbreviations before a capital letter do.
     """
     lines = (END.sub(r"\1\n", line.strip()) for line in text.split("\n"))
-    return [part.strip() for line in lines for part in line.split("\n") if part.strip()]
+    return [sentence.strip() for line in lines for sentence in line.split("\n") if sentence.strip()]
 
 
 def _is_file(word: str) -> bool:

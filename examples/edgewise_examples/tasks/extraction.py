@@ -138,8 +138,11 @@ class Extraction(Task):
 
     def generate(self, model: Any, batch: Any) -> list[str]:
         scores = batch.select_outputs(model(*batch.inputs, **batch.keywords))
-        parts = scores.split([len(article.sentences) for article in batch.articles])
-        best = [part.topk(min(self.chosen, len(part))).indices.tolist() for part in parts]
+        scores_by_article = scores.split([len(article.sentences) for article in batch.articles])
+        best = [
+            article_scores.topk(min(self.chosen, len(article_scores))).indices.tolist()
+            for article_scores in scores_by_article
+        ]
         return [
             " ".join(article.sentences[i] for i in sorted(chosen))
             for article, chosen in zip(batch.articles, best, strict=True)

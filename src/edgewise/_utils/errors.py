@@ -176,7 +176,7 @@ def require(package: str, *, extra: str, purpose: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise MissingExtraError(package, extra, purpose) from error
+        raise MissingExtraError(error.name or package, extra, purpose) from error
 
 
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> ArgumentError:

@@ -417,8 +417,7 @@ def test_doctor_knows_the_folder_of_every_published_data_set():
             r"\b(find_raw|find_files|(raw|ewt)?_texts|read_mnist|read_papers)\(",
             inspect.getsource(kind),
         )
-        assert bool(looks) <= (name in doctor.FOLDERS), name
-    assert set(doctor.FOLDERS) | set(doctor.WITH) <= set(DATA)
+        assert bool(looks) <= bool(kind.folders), name
 
 
 def test_doctor_looks_for_all_that_hidden_words_are_learned_from(monkeypatch, tmp_path):
@@ -428,7 +427,7 @@ def test_doctor_looks_for_all_that_hidden_words_are_learned_from(monkeypatch, tm
         with pytest.raises(MissingDataError) as missing:
             lines_of(source)
         looked |= set(re.findall(r"/([^/]+)/raw\b", str(missing.value)))
-    assert looked == set(doctor.FOLDERS["masked_text"])
+    assert looked == set(DATA["masked_text"].folders)
 
 
 @pytest.mark.parametrize("limit", [100, 8000])  # of recipe.json, and of the first checkpoint

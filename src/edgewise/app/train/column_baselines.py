@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor
 
 from edgewise.app.train.baseline import bounded_scores
@@ -34,20 +36,21 @@ def columns_of(splits: Splits, recipe: Recipe) -> list[Column]:
     """Return the target columns of the data; one column if the data do not describe them."""
     count = splits.model_arguments["out_width"]
     plain = Column(0, 1) if isinstance(recipe.task, Regression) else Column(count, count)
-    return [Column(len(target.classes), target.width) for target in splits.targets] or [plain]
+    return [Column(len(one.classes), one.width) for one in splits.targets] or [plain]
 
 
 def linear_name(columns: Sequence[Column]) -> str:
     """Return the name of the linear models for these columns, such as "ridge regression"."""
-    return " and ".join(
-        LINEAR[kind] for kind in sorted({bool(column.classes) for column in columns})
-    )
+    return " and ".join(LINEAR[kind] for kind in sorted({bool(one.classes) for one in columns}))
 
 
 def linear_model(penalty: float, classes: int) -> Any:
-    """Return a scikit-learn model with an L2 penalty."""
-    from sklearn.linear_model import LogisticRegression, Ridge
+    """Return a scikit-learn model with an L2 penalty.
 
+    Args:
+        penalty: weight of the penalty.
+        classes: number of classes for logistic regression; 0 for ridge regression.
+    """
     return LogisticRegression(C=1 / penalty, max_iter=1000) if classes else Ridge(alpha=penalty)
 
 
@@ -61,13 +64,23 @@ def fit_columns(
     """Fit one model for each target column, to the examples that have a value in this column.
 
     Numbers are standardised, because trees have absolute tolerances.
+
+    Args:
+        make: function that returns a new model, given the number of classes (0 for numbers).
+        columns: target columns.
+        x: features of the training examples, ``[B, F]``, dense or sparse.
+        target: targets of the training examples, ``[B, T]``, NaN for a missing value.
+        val: features and targets of the validation examples, for models with early stopping.
+
+    Returns:
+        Function from features ``[B, F]`` to the outputs of all columns, ``[B, sum of widths]``.
     """
     fitted = []
     for index, column in enumerate(columns):
         classes = column.classes
         x_known, y = _known(x, target[:, index])
         mean, std = (0.0, 1.0) if classes else (y.mean(), y.std() or 1.0)
-        model = make(classes) if not classes or len(np.unique(y)) > 1 else _constant()
+        model = make(classes) if not classes or len(np.unique(y)) > 1 else DummyClassifier()
         validation: dict[str, Any] = {}
         if getattr(model, "early_stopping", False):
             assert val is not None
@@ -86,16 +99,10 @@ def fit_columns(
     return outputs
 
 
-def _constant() -> Any:
-    from sklearn.dummy import DummyClassifier
-
-    return DummyClassifier()
-
-
 def _known(x: Any, y: np.ndarray) -> tuple[Any, np.ndarray]:
     """Return the features and values of the examples whose value is not missing."""
-    has_value = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
-    return x[has_value], y[has_value]
+    known = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
+    return x[known], y[known]
 
 
 def _outputs(model: Any, x: Any, column: Column) -> Tensor:

@@ -16,9 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.column_baselines import columns_of, fit_columns, linear_model, linear_name
@@ -37,7 +44,6 @@ STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 QUICK = 3000
 """Maximum number of training graphs with which ``edgewise train`` evaluates baselines. 1,513
 molecules take 11 s, and 45 s with reading and descriptors."""
-MODULES = ("sklearn.ensemble", "sklearn.linear_model", "sklearn.pipeline", "sklearn.preprocessing")
 MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 """Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
 
@@ -65,7 +71,6 @@ class Table(NamedTuple):
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield a linear model and gradient-boosted trees with each setting, and randomised trees."""
-    require("sklearn", extra="train", purpose="trees and linear models")
     features = Features(splits, recipe)
     kinds = {bool(column.classes) for column in features.columns}
     name = linear_name(features.columns)
@@ -99,22 +104,19 @@ class Features:
         x = torch.cat([batch.inputs[0] for batch in batches])
         self.whole = (x == x.round()).all(0)
         tables = [self.table(batch) for batch in batches]
-        graph_counts: dict[int, int] = {}
+        found: dict[int, int] = {}
         for table in tables:
             pairs = torch.stack([table.graph.repeat(RADIUS + 1), table.colors.T.flatten()])
             for color in pairs.unique(dim=1)[1].tolist():
-                graph_counts[color] = graph_counts.get(color, 0) + 1
+                found[color] = found.get(color, 0) + 1
         least = min(LEAST, sum(len(table.target) for table in tables))
-        common = sorted(
-            (c for c in graph_counts if graph_counts[c] >= least),
-            key=lambda c: (-graph_counts[c], c),
-        )
+        common = sorted((c for c in found if found[c] >= least), key=lambda c: (-found[c], c))
         self.known = torch.tensor(common[:COUNTS], dtype=torch.long).sort().values
         self.kept: Any = slice(None)
-        rows = np.concatenate([self.rows(table) for table in tables])
+        every = np.concatenate([self.rows(table) for table in tables])
         # With few molecules, many columns are equal; trees would spend half of their time on them.
-        self.kept = np.sort(np.unique(rows, axis=1, return_index=True)[1])
-        self.train = rows[:, self.kept]
+        self.kept = np.sort(np.unique(every, axis=1, return_index=True)[1])
+        self.train = every[:, self.kept]
         self.target = torch.cat([table.target for table in tables]).numpy()
         val = [self.table(batch) for batch in batches_of(splits.val)]
         self.val = np.concatenate([self.rows(table) for table in val])
@@ -131,23 +133,19 @@ class Features:
         count = len(batch.target)
         size = torch.bincount(of_node, minlength=count)[:, None]
         total = torch.zeros(count, real.shape[1]).index_add(0, of_node, real)
-        graph_features = [
-            batch.keywords[n] for n in ("global_attr", "descriptors") if n in batch.keywords
-        ]
-        other = torch.cat([size, total, total / size.clamp(min=1), *graph_features], dim=1)
+        given = [batch.keywords[n] for n in ("global_attr", "descriptors") if n in batch.keywords]
+        other = torch.cat([size, total, total / size.clamp(min=1), *given], dim=1)
         return Table(colors, of_node, other, batch.target.reshape(count, -1))
 
     def rows(self, table: Table) -> np.ndarray:
         """Return the features for scikit-learn, ``[B, F]``."""
         if not len(self.known):
             return table.other.numpy()[:, self.kept]
-        column = torch.searchsorted(self.known, table.colors).clamp(max=len(self.known) - 1)
-        is_counted = self.known[column] == table.colors
+        place = torch.searchsorted(self.known, table.colors).clamp(max=len(self.known) - 1)
+        found = self.known[place] == table.colors
         count = torch.zeros(len(table.target), len(self.known))
-        graph = table.graph[:, None].expand_as(column)
-        count.index_put_(
-            (graph[is_counted], column[is_counted]), torch.ones(int(is_counted.sum())), True
-        )
+        graph = table.graph[:, None].expand_as(place)
+        count.index_put_((graph[found], place[found]), torch.ones(int(found.sum())), True)
         return torch.cat([table.other, count], dim=1).numpy()[:, self.kept]
 
 
@@ -156,6 +154,11 @@ def neighbourhoods(x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> T
 
     The shape is ``[N, RADIUS + 1]``. Nodes with equal neighbourhoods have equal colors; nodes with
     different neighbourhoods have different colors, except for collisions of 64-bit hashes.
+
+    Args:
+        x: integer features, ``[N, F]``.
+        edge_index: edges, ``[2, E]``.
+        edge_attr: edge features ``[E, K]``, or None.
     """
     color = _row_hash(x.long())
     kind = 0 if edge_attr is None else _row_hash((1000 * edge_attr).round().long())
@@ -182,17 +185,18 @@ def _mixed(value: Tensor) -> Tensor:
 
 
 def _linear(strength: float, classes: int) -> Any:
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, StandardScaler
-
     clip = FunctionTransformer(np.clip, kw_args={"a_min": -10, "a_max": 10})
     return make_pipeline(StandardScaler(), clip, linear_model(strength, classes))
 
 
 def _trees(loss: str, leaves: int, classes: int) -> Any:
-    """Return gradient-boosted trees; early stopping on the validation set chooses their number."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    """Return gradient-boosted trees; early stopping on the validation set chooses their number.
 
+    Args:
+        loss: loss for numbers; classes have the log loss.
+        leaves: maximum number of leaves of a tree.
+        classes: number of classes; 0 for numbers.
+    """
     kind: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     return kind(
         loss="log_loss" if classes else loss,
@@ -207,8 +211,6 @@ def _trees(loss: str, leaves: int, classes: int) -> Any:
 
 def _forest(classes: int) -> Any:
     """Return extremely randomised trees (Geurts et al., 2006)."""
-    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
-
     # Numbers have far larger errors with a random part of the features at each split.
     kind: Any = ExtraTreesClassifier if classes else partial(ExtraTreesRegressor, max_features=1.0)
     return kind(FOREST, random_state=0)

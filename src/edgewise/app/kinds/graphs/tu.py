@@ -45,6 +45,11 @@ class TU(GraphData):
         >>> splits = TU(name="ENZYMES", fold=3).load()  # doctest: +SKIP
     """
 
+    folders = (
+        "ENZYMES",
+        "MUTAG",
+    )
+
     name: str = "MUTAG"
     attributes: bool = True
     folds: int = 10

@@ -272,6 +272,9 @@ class _ItemsOf:
 class Gowalla(Interactions):
     """Users and places of Gowalla, as split by LightGCN; validation is held out from training."""
 
+    folders = ("gowalla",)
+    section = "Links and recommendation"
+
     def read(self) -> Chosen:
         at = "gusye1234/LightGCN-PyTorch/947ca2b3b1d2d3545b114145710cb06c4e57b3d2/data/gowalla"
         files = {

@@ -71,15 +71,14 @@ class Contrastive(Task):
         from torchmetrics.classification import MulticlassAccuracy
         from torchmetrics.wrappers import LambdaInputTransformer
 
-        known = MulticlassAccuracy(average="micro", validate_args=False)
-        return {"accuracy": LambdaInputTransformer(known, transform_pred=_nearest)}
+        accuracy = MulticlassAccuracy(average="micro", validate_args=False)
+        return {"accuracy": LambdaInputTransformer(accuracy, transform_pred=_nearest)}
 
 
 def _similarities(outputs: Tensor) -> Tensor:
     """Return the cosine similarities ``[M, M]`` of all views, with -inf on the diagonal."""
     unit = F.normalize(outputs, dim=-1)
-    own = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
-    return (unit @ unit.T).masked_fill(own, -torch.inf)
+    return (unit @ unit.T).fill_diagonal_(-torch.inf)
 
 
 def _nearest(outputs: Tensor) -> Tensor:

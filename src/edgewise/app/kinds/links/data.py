@@ -224,6 +224,9 @@ class EgoFacebook(Links):
     Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
     """
 
+    folders = ("ego_facebook",)
+    section = "Links and recommendation"
+
     def read(self) -> Pairs:
         file = "facebook_combined.txt.gz"
         sources = {file: f"https://snap.stanford.edu/data/{file}"}

@@ -119,6 +119,8 @@ class MoleculeTable(Data):
         (15, 1)
     """
 
+    section = "Whole graphs and molecules"
+
     path: Source = ""
     smiles: str = ""
     target: str | tuple[str, ...] = ""

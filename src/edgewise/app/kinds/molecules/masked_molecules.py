@@ -48,6 +48,9 @@ class MaskedMolecules(Data):
         batch_size: molecules per batch.
     """
 
+    folders = (NAME,)
+    section = "Whole graphs and molecules"
+
     mask_fraction: float = 0.15
     split_seed: int = 0
     batch_size: int = 64

@@ -67,6 +67,9 @@ class ZINC(Data):
         train_rows: number of training molecules, from the first; 0 for all 10,000.
     """
 
+    folders = (NAME,)
+    section = "Whole graphs and molecules"
+
     bonds: bool = True
     batch_size: int = 64
     train_rows: int = 0

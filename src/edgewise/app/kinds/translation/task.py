@@ -83,7 +83,7 @@ class Translation(Classification):
         """
         source, _ = batch.inputs
         longest = int(torch.as_tensor(source.lengths()).max())
-        found = beam_search(
+        ids = beam_search(
             model.model,
             batch.prompt,
             beams=self.num_beams,
@@ -93,7 +93,7 @@ class Translation(Classification):
             padding=batch.padding,
             memory=model.memory(source, batch.padding),
         )
-        texts: list[str] = batch.decode(found[:, 1:])
+        texts: list[str] = batch.decode(ids[:, 1:])
         return texts
 
     def notes(self) -> dict[str, str]:

@@ -59,27 +59,42 @@ class OwnFiles(TextData, ABC):
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
     def files(self, what: str) -> dict[str, Path | FrameSource]:
-        """Return the files that are given, by split; ``what`` describes them in the error."""
-        check_given("data.path", self.path, what)
-        sources = {"train": self.path, "val": self.val_path, "test": self.test_path}
-        return {split: open_source(path) for split, path in sources.items() if path}
+        """Return the files that are given, by split; ``what`` describes them in the error.
 
-    def dealt(
-        self, examples: dict[str, list[T]], keys: Sequence[str] | None = None
+        Raises:
+            ArgumentError: ``path`` is empty.
+        """
+        check_given("data.path", self.path, what)
+        named = {"train": self.path, "val": self.val_path, "test": self.test_path}
+        return {split: open_source(path) for split, path in named.items() if path}
+
+    def split_examples(
+        self, read: dict[str, list[T]], keys: Sequence[str] | None = None
     ) -> dict[str, list[T]]:
-        """Return the examples of each split; a split without a file is held out from training."""
-        training = examples["train"]
+        """Return the examples of each split; a split without a file is held out from training.
+
+        Args:
+            read: examples of each file, by split.
+            keys: class of each example of the training file, for a stratified split; ``None`` for
+                a random split.
+
+        Raises:
+            ArgumentError: the examples are too few.
+        """
+        train = read["train"]
         how: How = "random" if keys is None else "stratified"
         with naming(self.path):
-            split = self._folds().split(
-                how, keys or range(len(training)), set(examples) - {"train"}
-            )
-        splits = {name: [training[i] for i in index.tolist()] for name, index in split.items()}
-        return {name: splits.get(name, examples.get(name, [])) for name in ("train", "val", "test")}
+            split = self._folds().split(how, keys or range(len(train)), set(read) - {"train"})
+        examples = {name: [train[i] for i in index.tolist()] for name, index in split.items()}
+        return {name: examples.get(name, read.get(name, [])) for name in ("train", "val", "test")}
 
 
 def check_filled(table: Table, columns: Sequence[str]) -> None:
-    """Check that no row has a blank value in one of these columns."""
+    """Check that no row has a blank value in one of these columns.
+
+    Raises:
+        ArgumentError: a value is blank; the error names the row.
+    """
     for column in columns:
         for line, value in zip(table.lines, table.columns[column], strict=True):
             if not value.strip():

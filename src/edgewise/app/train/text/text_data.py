@@ -41,6 +41,8 @@ class TextData(Data, ABC):
         batch_size: batch size.
     """
 
+    section = "Sequences"
+
     kind: Kind = "characters"
     vocab_size: int | None = None
     lowercase: bool = False

@@ -16,7 +16,8 @@ class BucketLoader(Loader):
     """Loader that sorts examples by length, forms batches by tokens, and shuffles the batches.
 
     Texts of equal length are shuffled in every epoch, so the content of batches differs between
-    epochs. The number of batches does not.
+    epochs. The number of batches does not. An example longer than ``tokens`` forms a batch alone.
+    Without a seed, the longest examples come first, so that running out of memory shows at once.
     """
 
     def __init__(
@@ -36,10 +37,10 @@ class BucketLoader(Loader):
 
     def _indices(self) -> list[Tensor]:
         batches = list(self._sorted().split(self._sizes()))
-        generator = self._generator()
-        if generator is None:
+        mixed = self._generator()
+        if mixed is None:
             return batches
-        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+        return [batches[i] for i in torch.randperm(len(batches), generator=mixed).tolist()]
 
     def _sorted(self) -> Tensor:
         order = self._order(self._generator())
