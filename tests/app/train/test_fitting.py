@@ -20,7 +20,7 @@ from edgewise.app.train import (
     evaluate,
     fit,
 )
-from edgewise.app.train.distributed import lightning_accelerator
+from edgewise.app.train.distributed import device_arguments
 from tests.errors import refused
 
 pytest.importorskip("lightning")
@@ -228,4 +228,4 @@ def test_what_another_process_has_is_not_written_twice():
 
 def test_apple_gpus_are_not_chosen_because_they_have_no_float64(monkeypatch):
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
-    assert [lightning_accelerator(name) for name in ("auto", "gpu")] == ["cpu", "gpu"]
+    assert [device_arguments(name)["accelerator"] for name in ("auto", "gpu")] == ["cpu", "gpu"]

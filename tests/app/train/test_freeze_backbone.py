@@ -53,7 +53,7 @@ def test_layers_of_every_reader_have_rates_of_their_own(model):
 
 def test_rates_that_cannot_be():
     for factor in (0.0, 1.5, float("nan")):
-        with refused("optimizer.layer_decay", expected="up to 1", got=repr(factor), remedy="0.9"):
+        with refused("optimizer.layer_decay", expected="at most 1", got=repr(factor), remedy="0.9"):
             OptimizerSettings(layer_decay=factor)
     with refused(
         "optimizer.layer_decay", expected="a text model", got="0.5", remedy="layer_decay to 1"

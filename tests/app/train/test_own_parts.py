@@ -154,7 +154,7 @@ def test_a_run_with_pytorchs_dataloader_is_continued_exactly(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot tell how far it is, so an epoch that was broken is repeated, with its draws."""
-    monkeypatch.setattr("edgewise.app.train.checkpoint.LEAST_SHARE", 0)
+    monkeypatch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
     often = {"save_every": 0}
     go(tmp_path / "whole", trainer=often)
     with pytest.raises(Interrupted):

@@ -43,7 +43,7 @@ RECIPE = with_values(find("digits"), SMALL)
 
 @pytest.fixture(autouse=True)
 def _save_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.app.train.checkpoint.LEAST_SHARE", 0)
+    monkeypatch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
 
 
 def result(folder: Path) -> tuple[dict[str, float], dict[str, torch.Tensor], list[object]]:
@@ -303,9 +303,9 @@ def test_a_signal_that_lightning_saw_first_is_named() -> None:
     """Between two of its steps it ends a run with an exit of its own."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-    from edgewise.app.train.fitting import _as_interrupted
+    from edgewise.app.train.fitting import _running
 
     for given, number in ((SIGTERMException(), signal.SIGTERM), (SystemExit(1), signal.SIGINT)):
-        with pytest.raises(Interrupted) as stopped, _as_interrupted():
+        with pytest.raises(Interrupted) as stopped, _running():
             raise given
         assert stopped.value.signal == number

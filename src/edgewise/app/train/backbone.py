@@ -18,16 +18,15 @@ def trunk_names(names: Iterable[str]) -> dict[str, str]:
     In a text model, the backbone weights are those whose name begins with ``trunk.``. In a graph
     model that has weights ``head.``, they are all other weights. For other models, the backbone is
     not known, and the result is empty.
-
-    Args:
-        names: names of all parameters, or of all saved weights.
     """
     names = list(names)
     scaled = [name for name in names if name.startswith(SCALED)]
-    own = {name: name.removeprefix(SCALED) for name in scaled or names}
-    below = {n: short.removeprefix(TRUNK) for n, short in own.items() if short.startswith(TRUNK)}
+    inner_names = {name: name.removeprefix(SCALED) for name in scaled or names}
+    below = {
+        n: short.removeprefix(TRUNK) for n, short in inner_names.items() if short.startswith(TRUNK)
+    }
     if below:
         return below
-    if not any(name.startswith(HEAD) for name in own.values()):
+    if not any(name.startswith(HEAD) for name in inner_names.values()):
         return {}
-    return {name: short for name, short in own.items() if not short.startswith(HEAD)}
+    return {name: short for name, short in inner_names.items() if not short.startswith(HEAD)}

@@ -61,13 +61,7 @@ def batches_of(split: Split, step: int = 1) -> Iterator[Batch]:
 
 
 def class_scores(log_probabilities: np.ndarray, classes: np.ndarray, count: int) -> Tensor:
-    """Return scores ``[M, count]`` of all classes; unknown classes get a very low score.
-
-    Args:
-        log_probabilities: scores ``[M, K]`` of the K classes that occur in the training labels.
-        classes: indices of these classes, ``[K]``.
-        count: number of all classes.
-    """
+    """Return scores ``[M, count]`` of all classes; unknown classes get a very low score."""
     scores = torch.full((len(log_probabilities), count), IMPOSSIBLE)
     scores[:, torch.from_numpy(classes).long()] = torch.from_numpy(log_probabilities).float()
     return scores
@@ -76,25 +70,12 @@ def class_scores(log_probabilities: np.ndarray, classes: np.ndarray, count: int)
 def fit_classifier(
     model: Any, read: Callable[[], tuple[Any, Any]], features: Callable[[Batch], Any], count: int
 ) -> Score:
-    """Fit a scikit-learn classifier, and return a function that scores all classes.
-
-    Args:
-        model: classifier.
-        read: function that returns the features ``[N, F]`` and the labels ``[N]`` for training.
-        features: function from a batch to the features of its examples.
-        count: number of all classes, of which some may not occur in the training labels.
-    """
+    """Fit a scikit-learn classifier, and return a function that scores all classes."""
     model.fit(*read())
     return lambda batch: bounded_scores(model, features(batch), count)
 
 
 def bounded_scores(model: Any, x: np.ndarray, count: int) -> Tensor:
-    """Return log-probabilities ``[M, count]`` of a scikit-learn classifier, bounded below.
-
-    Args:
-        model: fitted classifier, whose probabilities can be 0.
-        x: features, ``[M, F]``.
-        count: number of all classes, of which some may not occur in the training labels.
-    """
+    """Return log-probabilities ``[M, count]`` of a scikit-learn classifier, bounded below."""
     logs = np.log(np.maximum(model.predict_proba(x), SMALLEST))
     return class_scores(logs, model.classes_, count)

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -44,24 +44,15 @@ class Listed:
         )
 
 
-def as_loaders(given: Mapping[str, Any], *splits: str) -> dict[str, Any]:
-    """Return a loader with a length for each required split.
-
-    Args:
-        given: a loader or a list of batches for each split.
-        splits: required splits, such as "train" and "val".
-
-    Raises:
-        ArgumentError: a split is missing, or its value is a data set instead of a loader, has no
-            length, or is empty.
-    """
-    return {split: _as_loader(split, given) for split in splits}
+def as_loaders(loaders: Mapping[str, Any], *splits: str) -> dict[str, Any]:
+    """Return a loader with a length for each required split."""
+    return {split: _as_loader(split, loaders) for split in splits}
 
 
-def _as_loader(split: str, given: Mapping[str, Any]) -> Any:
-    value = given.get(split)
+def _as_loader(split: str, loaders: Mapping[str, Any]) -> Any:
+    value = loaders.get(split)
     if value is None:
-        names = ", ".join(map(repr, given)) or "nothing"
+        names = ", ".join(map(repr, loaders)) or "nothing"
         raise _no_loader(split, f"only {names}", f"a loader or a list of batches as {split!r}")
     if isinstance(value, (list, tuple)):
         if value and hasattr(value[0], "edge_index") and getattr(value[0], "batch", None) is None:
@@ -102,8 +93,8 @@ def _of_hugging_face(split: str, dataset: Any) -> tuple[str, str]:
         line = "list(dataset.with_format('torch').iter(batch_size=32)), if it fits in memory"
         return f"{what} or a length", line
     # A transform is a format too; with_format would replace the transform.
-    own = (getattr(dataset, "format", None) or {}).get("type")
-    tensors = "" if own else ".with_format('torch')"
+    format_type = (getattr(dataset, "format", None) or {}).get("type")
+    tensors = "" if format_type else ".with_format('torch')"
     return what, f"DataLoader(dataset{tensors}, batch_size=32)"
 
 
@@ -117,28 +108,24 @@ def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
     )
 
 
-@contextmanager
-def explain_loader_errors() -> Iterator[None]:
-    """Replace errors of PyTorch's ``default_collate`` within the ``with`` block by ArgumentError.
+def raise_explained(error: Exception) -> NoReturn:
+    """Raise ArgumentError for an error of PyTorch's ``default_collate``; raise others unchanged.
 
     Such an error means that examples cannot be stacked into a batch, because their sizes differ or
-    they are not tensors. Other errors of a loader are not changed.
+    they are not tensors.
     """
-    try:
-        yield
-    except (RuntimeError, TypeError) as error:
-        # If a worker process raised the error, its text is in the traceback.
-        if isinstance(error, EdgewiseError) or "default_collate" not in traceback.format_exc():
-            raise
-        said = str(error).strip().splitlines()[-1]
-        raise ArgumentError(
-            "loaders",
-            expected="examples that are tensors of the same size, or numbers",
-            got=said.removeprefix("RuntimeError: ").removeprefix("TypeError: "),
-            remedy="for texts, pass collate_fn=DataCollatorWithPadding(tokenizer) of transformers "
-            "to the DataLoader; convert images to tensors of the same size, for example in the "
-            "data set's with_transform; for anything else, write a collate_fn",
-        ) from error
+    # If a worker process raised the error, its text is in the traceback.
+    if isinstance(error, EdgewiseError) or "default_collate" not in traceback.format_exc():
+        raise error
+    message = str(error).strip().splitlines()[-1]
+    raise ArgumentError(
+        "loaders",
+        expected="examples that are tensors of the same size, or numbers",
+        got=message.removeprefix("RuntimeError: ").removeprefix("TypeError: "),
+        remedy="for texts, pass collate_fn=DataCollatorWithPadding(tokenizer) of transformers "
+        "to the DataLoader; convert images to tensors of the same size, for example in the "
+        "data set's with_transform; for anything else, write a collate_fn",
+    ) from error
 
 
 @contextmanager
@@ -152,14 +139,14 @@ def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator
     except (EdgewiseError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        known = _arguments(model)
-        strange = [name for name in batch.keywords if known and name not in known]
+        accepted = _arguments(model)
+        strange = [name for name in batch.keywords if accepted and name not in accepted]
         raise ArgumentError(
             "loaders",
             expected=f"batches that fit {type(model).__name__} and {type(task).__name__}",
             got=f"{_described(batch)} ({' '.join(str(error).split())[:200]})",
-            remedy=f"remove {', '.join(strange)}, or rename it to one of {', '.join(known)} (with "
-            "remove_columns and rename_column of a Hugging Face data set), or return an "
+            remedy=f"remove {', '.join(strange)}, or rename it to one of {', '.join(accepted)} "
+            "(with remove_columns and rename_column of a Hugging Face data set), or return an "
             "edgewise.app.train.Batch from the loader's collate_fn"
             if strange
             else "give batches with the inputs that the model expects, and a target that fits its "
@@ -177,8 +164,8 @@ def _arguments(model: nn.Module) -> list[str]:
 
 def _described(batch: Batch) -> str:
     inputs = ", ".join(map(_form, batch.inputs))
-    named = "".join(f", {name} {_form(value)}" for name, value in batch.keywords.items())
-    return f"inputs {inputs or 'by name'}{named}, target {_form(batch.target)}"
+    keywords = "".join(f", {name} {_form(value)}" for name, value in batch.keywords.items())
+    return f"inputs {inputs or 'by name'}{keywords}, target {_form(batch.target)}"
 
 
 def _form(value: Any) -> str:
@@ -189,21 +176,7 @@ def _form(value: Any) -> str:
 
 
 def as_batch(value: Any) -> Batch:
-    """Convert a batch of a loader to :class:`edgewise.app.train.Batch`.
-
-    Args:
-        value: one of these forms:
-
-            - an :class:`edgewise.app.train.Batch`;
-            - a tuple or list ``(input, ..., target)``;
-            - a dict of tensors. One of them is the target (see ``TARGETS``); the others are passed
-              to the model by name;
-            - PyTorch Geometric's ``Data`` or ``Batch``. The model is called as
-              ``model(x, graph, batch=..., edge_attr=...)``.
-
-    Raises:
-        ArgumentError: the batch has none of these forms.
-    """
+    """Convert a batch of a loader to :class:`edgewise.app.train.Batch`."""
     if isinstance(value, Batch):
         return value
     if isinstance(value, (tuple, list)) and len(value) > 1 and isinstance(value[-1], Tensor):
@@ -259,7 +232,7 @@ def _of_columns(columns: Mapping[str, Any]) -> Batch:
 
 def _kind(value: Any) -> str:
     """Return the type of a value as text, such as ``list of str``."""
-    of = {type(one).__name__ for one in value} if isinstance(value, (list, tuple)) else set()
+    of = {type(x).__name__ for x in value} if isinstance(value, (list, tuple)) else set()
     return f"{type(value).__name__}{f' of {of.pop()}' if len(of) == 1 else ''}"
 
 

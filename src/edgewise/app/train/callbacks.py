@@ -1,8 +1,10 @@
-"""Lightning callbacks for averages of weights, a frozen backbone and early stopping."""
+"""Lightning callbacks: history, averages of weights, a frozen backbone and early stopping."""
 
 # ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 import torch
@@ -10,22 +12,85 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, WeightAveraging
 from torch import Tensor, nn
 
+from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.backbone import trunk_names
+from edgewise.app.train.folder import Row
 from edgewise.app.train.lightning_module import TrainingModule
 from edgewise.app.train.settings import TrainerSettings
 
 Weights = dict[str, Tensor]
 
 
+class History(Callback):
+    """Callback that keeps the metrics of each epoch and the weights of the best epoch.
+
+    Epochs are numbered from 1. Rows and weights are part of the checkpoint. In the list of
+    callbacks, ``History`` must precede a callback that replaces the weights by their average for
+    validation.
+    """
+
+    def __init__(self, settings: TrainerSettings) -> None:
+        self.settings = settings
+        self.rows: list[Row] = []
+        self.best_epoch = 0
+        self.best_weights: Weights = {}
+        self._earlier = {"seconds": 0.0, "cpu_seconds": 0.0}
+        self._started: tuple[float, float] | None = None
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Wall-clock ``seconds`` and ``cpu_seconds`` of training, also before a resumption."""
+        if self._started is None:
+            return self._earlier
+        passed = time.monotonic() - self._started[0], time.process_time() - self._started[1]
+        pairs = zip(self._earlier.items(), passed, strict=True)
+        return {name: round(earlier + seconds, 3) for (name, earlier), seconds in pairs}
+
+    @property
+    def best(self) -> float:
+        """Value of the monitored metric in the best epoch so far."""
+        return self.rows[self.best_epoch - 1][self.settings.monitor]
+
+    def state_dict(self) -> dict[str, Any]:
+        best = {"best_epoch": self.best_epoch, "best_weights": self.best_weights}
+        return {"rows": self.rows, "times": self.times, **best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rows, self._earlier = state["rows"], state["times"]
+        self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._started = time.monotonic(), time.process_time()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, TrainingModule)
+        measured, epoch = pl_module.measured, len(self.rows) + 1
+        if not math.isfinite(measured["train/loss"]):
+            raise ArgumentError(
+                "optimizer.lr",
+                expected="a training loss that stays finite",
+                got=f"{measured['train/loss']} in epoch {epoch}",
+                remedy="lower optimizer.lr, or set trainer.clip_norm",
+            )
+        lr = trainer.optimizers[0].param_groups[0]["lr"]
+        self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.times["seconds"]})
+        if epoch == 1 or self._rank(epoch) < self._rank(self.best_epoch):
+            self.best_epoch = epoch
+            self.best_weights = _copy(_weights(pl_module))
+
+    def _rank(self, epoch: int) -> list[float]:
+        """Return a key that is smallest for the best epoch; ties go to the lowest loss."""
+        row = self.rows[epoch - 1]
+        sign = -1 if self.settings.mode == "max" else 1
+        keys = sign * row[self.settings.monitor], row["val/loss"]
+        return [math.inf if math.isnan(key) else key for key in keys]
+
+
 class MovingAverage(WeightAveraging):
     r"""Exponential moving average :math:`\bar w \leftarrow d\,\bar w + (1 - d)w` at each step.
 
     In the first 1 / (1 - d) steps, the average is the plain mean of the weights so far (Polyak and
-    Juditsky, Acceleration of stochastic approximation by averaging, 1992). Lightning's
-    EMAWeightAveraging is not used, because it stays near the initial weights in these steps.
-
-    Args:
-        decay: d, from 0 to below 1.
+    Juditsky, Acceleration of stochastic approximation by averaging, 1992).
     """
 
     def __init__(self, decay: float) -> None:
@@ -52,12 +117,8 @@ class MovingAverage(WeightAveraging):
 class LastAverage(Callback):
     """Mean of the weights at the ends of the last epochs (Vaswani et al., 2017, section 6.1).
 
-    The mean replaces the weights during validation, so the saved best weights are a mean, too.
-    Lightning has no such callback: its WeightAveraging and StochasticWeightAveraging average over
-    all epochs after a first one, and include the weights of an epoch only after its validation.
-
-    Args:
-        count: number of last epochs to average; in the first epochs, all epochs so far.
+    The mean replaces the weights during validation, so the saved best weights are a mean, too. In
+    the first ``count`` epochs, it is the mean of all epochs so far.
     """
 
     def __init__(self, count: int) -> None:
@@ -72,13 +133,11 @@ class LastAverage(Callback):
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         weights = _weights(pl_module)
-        own = {name: weight.clone() for name, weight in weights.items()}
-        self.last = [*self.last, own][-self.count :]
+        self.last = [*self.last, _copy(weights)][-self.count :]
         for name, weight in weights.items():
             if weight.is_floating_point():
-                weight.copy_(
-                    torch.stack([one[name].to(weight.device) for one in self.last]).mean(0)
-                )
+                epochs = [epoch[name].to(weight.device) for epoch in self.last]
+                weight.copy_(torch.stack(epochs).mean(0))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for name, weight in _weights(pl_module).items():
@@ -91,13 +150,14 @@ def _weights(module: LightningModule) -> Weights:
     return module.model.state_dict()
 
 
+def _copy(weights: Weights) -> Weights:
+    return {name: weight.detach().clone() for name, weight in weights.items()}
+
+
 class HeadFirst(Callback):
     """Callback that freezes the backbone of a model in the first epochs.
 
     Parameters that were frozen before training stay frozen.
-
-    Args:
-        epochs: number of epochs with a frozen backbone.
     """
 
     def __init__(self, epochs: int) -> None:
@@ -111,10 +171,10 @@ class HeadFirst(Callback):
         self._trained = [parameters[name] for name in trunk if parameters[name].requires_grad]
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        still = trainer.current_epoch < self.epochs
+        frozen = trainer.current_epoch < self.epochs
         for parameter in self._trained:
-            parameter.requires_grad_(not still)
-            if still:
+            parameter.requires_grad_(not frozen)
+            if frozen:
                 parameter.grad = None
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -123,10 +183,9 @@ class HeadFirst(Callback):
 
 
 class ResumableEarlyStopping(EarlyStopping):
-    """Lightning's EarlyStopping, corrected for runs that are resumed.
+    """Lightning's EarlyStopping, which also stops a run that is resumed after the decision to stop.
 
-    If the last checkpoint was saved after the decision to stop, Lightning's class trains for one
-    epoch more, because checkpoints do not contain the Trainer's ``should_stop``.
+    Lightning's class trains it for one epoch more, because checkpoints lack ``should_stop``.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -134,25 +193,18 @@ class ResumableEarlyStopping(EarlyStopping):
 
 
 def callbacks_of(settings: TrainerSettings) -> list[Callback]:
-    """Return the callbacks of weight averaging, early stopping and freezing that are not disabled.
-
-    A setting of 0 disables its callback.
-    """
-    found: list[Callback] = []
+    """Return the callbacks of weight averaging, early stopping and freezing that are enabled."""
+    callbacks: list[Callback] = []
     if settings.ema_decay:
-        found.append(MovingAverage(settings.ema_decay))
+        callbacks.append(MovingAverage(settings.ema_decay))
     if settings.average_last_epochs:
-        found.append(LastAverage(settings.average_last_epochs))
+        callbacks.append(LastAverage(settings.average_last_epochs))
     if settings.patience:
         # NaN counts as no improvement; History ends a run with a NaN loss.
-        found.append(
-            ResumableEarlyStopping(
-                settings.monitor,
-                patience=settings.patience,
-                mode=settings.mode,
-                check_finite=False,
-            )
+        stopping = ResumableEarlyStopping(
+            settings.monitor, patience=settings.patience, mode=settings.mode, check_finite=False
         )
+        callbacks.append(stopping)
     if settings.freeze_backbone_epochs:
-        found.append(HeadFirst(settings.freeze_backbone_epochs))
-    return found
+        callbacks.append(HeadFirst(settings.freeze_backbone_epochs))
+    return callbacks

@@ -17,16 +17,12 @@ from edgewise.app.train.lightning_module import TrainingModule
 from edgewise.app.train.rng import restore_rng, rng_state
 from edgewise.layers import Cache
 
-LEAST_SHARE = 20  # Minimum ratio of the time between two checkpoints to the time for saving one.
+INTERVAL_FACTOR = 20  # Minimum time between two checkpoints, in times for saving one.
 DUE = 1  # Means: save, but do not stop. It must be less than the numbers of SIGINT and SIGTERM.
 
 
 class ResumableCheckpoint(Checkpoint):
     """Callback that saves checkpoints; a run resumed from one gives bit-identical results.
-
-    Lightning's ModelCheckpoint is not used. It saves neither the states of random number generators
-    nor the metrics of an unfinished epoch. On Ctrl-C it does not wait for the end of the step. A
-    file that it moves from the temporary folder to another disk can be incomplete.
 
     Distributed processes save and stop at the same step. Rank 0 writes the state of every process:
     its random number generators, the metrics of its examples, and the cache that carries the state
@@ -35,11 +31,6 @@ class ResumableCheckpoint(Checkpoint):
     In the middle of an epoch, a checkpoint is saved only if the loader has a ``state_dict``, like
     ``edgewise.app.train.Loader`` and torchdata's StatefulDataLoader. With other loaders, such as
     PyTorch's DataLoader, checkpoints are saved at the end of each epoch.
-
-    Args:
-        folder: run folder.
-        save_every: minimum time between two checkpoints, in seconds.
-        request: request to stop, in which the signal handlers note Ctrl-C or SIGTERM.
     """
 
     def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:
@@ -56,14 +47,13 @@ class ResumableCheckpoint(Checkpoint):
 
     def state_dict(self) -> dict[str, Any]:
         assert self._module is not None
-        metrics = self._module.train_metrics.state_dict()
         carried = self._module.carried.get("train")
-        own = {
+        state = {
             "rng": rng_state(),
-            "metrics": metrics,
+            "metrics": self._module.train_metrics.state_dict(),
             "carried": None if carried is None else carried.state_dict(self._module.model),
         }
-        return {"processes": all_gather(own)}
+        return {"processes": all_gather(state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._saved = state["processes"][rank_and_world_size()[0]]
@@ -82,7 +72,7 @@ class ResumableCheckpoint(Checkpoint):
                 carried.load_state_dict(pl_module.model, self._saved["carried"])
             restore_rng(self._saved["rng"])
             fetcher = trainer.fit_loop._data_fetcher
-            if fetcher is not None and not _tells_how_far(trainer):
+            if fetcher is not None and not hasattr(trainer.train_dataloader, "state_dict"):
                 # Lightning has already shuffled, so shuffle again with the restored random state.
                 iter(fetcher)
         self._module = pl_module
@@ -95,31 +85,24 @@ class ResumableCheckpoint(Checkpoint):
         self._steps = trainer.global_step
         # After the last batch, on_train_epoch_end saves.
         if stepped and not trainer.is_last_batch:
-            self._save_or_stop(trainer, exactly=_tells_how_far(trainer))
+            self._save_or_stop(trainer, can_save=hasattr(trainer.train_dataloader, "state_dict"))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._save_or_stop(trainer)
 
-    def _save_or_stop(self, trainer: Trainer, *, exactly: bool = True) -> None:
+    def _save_or_stop(self, trainer: Trainer, *, can_save: bool = True) -> None:
         started = time.monotonic()
-        due = DUE * (exactly and started >= self._due)
-        wanted = all_reduce(trainer, self.request.signal or due, "max")
-        if not wanted:
+        signal = self.request.signal or DUE * (can_save and started >= self._due)
+        if trainer.world_size > 1:
+            signal = all_reduce(trainer, signal, "max")
+        if not signal:
             return
-        if exactly:
-            self._save(trainer)
-        if wanted > DUE:
-            raise Interrupted(wanted)
-        now = time.monotonic()
-        self._due = now + max(self.save_every, LEAST_SHARE * (now - started))
-
-    def _save(self, trainer: Trainer) -> None:
-        if trainer.is_global_zero:
+        if can_save and trainer.is_global_zero:
             self.folder.write(self.folder.checkpoint.name, trainer.save_checkpoint)
-        else:
+        elif can_save:
             # All processes must call save_checkpoint, although only rank 0 writes.
             trainer.save_checkpoint(self.folder.checkpoint)
-
-
-def _tells_how_far(trainer: Trainer) -> bool:
-    return hasattr(trainer.train_dataloader, "state_dict")
+        if signal > DUE:
+            raise Interrupted(signal)
+        now = time.monotonic()
+        self._due = now + max(self.save_every, INTERVAL_FACTOR * (now - started))

@@ -36,12 +36,14 @@ def columns_of(splits: Splits, recipe: Recipe) -> list[Column]:
     """Return the target columns of the data; one column if the data do not describe them."""
     count = splits.model_arguments["out_width"]
     plain = Column(0, 1) if isinstance(recipe.task, Regression) else Column(count, count)
-    return [Column(len(one.classes), one.width) for one in splits.targets] or [plain]
+    return [Column(len(target.classes), target.width) for target in splits.targets] or [plain]
 
 
 def linear_name(columns: Sequence[Column]) -> str:
     """Return the name of the linear models for these columns, such as "ridge regression"."""
-    return " and ".join(LINEAR[kind] for kind in sorted({bool(one.classes) for one in columns}))
+    return " and ".join(
+        LINEAR[kind] for kind in sorted({bool(column.classes) for column in columns})
+    )
 
 
 def linear_model(penalty: float, classes: int) -> Any:
@@ -101,8 +103,8 @@ def fit_columns(
 
 def _known(x: Any, y: np.ndarray) -> tuple[Any, np.ndarray]:
     """Return the features and values of the examples whose value is not missing."""
-    known = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
-    return x[known], y[known]
+    has_value = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
+    return x[has_value], y[has_value]
 
 
 def _outputs(model: Any, x: Any, column: Column) -> Tensor:

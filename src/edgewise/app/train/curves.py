@@ -17,10 +17,6 @@ def curves(rows: list[Row], best_epoch: int) -> Figure:
     """Return a figure of the training and validation metrics over epochs, a panel for each metric.
 
     With several target columns, a panel shows the mean of the metric over the columns.
-
-    Args:
-        rows: metrics of each epoch.
-        best_epoch: epoch to mark.
     """
     require("matplotlib", extra="plot", purpose="drawing learning curves")
     from matplotlib.figure import Figure

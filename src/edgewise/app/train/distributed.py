@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgewise._utils.errors import ArgumentError
-
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
 
@@ -28,53 +26,39 @@ def rank_and_world_size() -> tuple[int, int]:
     return rank, int(os.environ["WORLD_SIZE"])
 
 
-def check_world_size(devices: int) -> None:
-    """Raise ArgumentError unless the number of processes is the setting ``trainer.devices``."""
-    _, world_size = rank_and_world_size()
-    if devices != world_size:
-        raise ArgumentError(
-            "trainer.devices",
-            expected=f"the number of running processes, {world_size}",
-            got=repr(devices),
-            remedy=f"start the script with `torchrun --nproc-per-node {devices}`; "
-            "runs.train and `edgewise train` start the processes themselves",
-        )
+def device_arguments(accelerator: str) -> dict[str, Any]:
+    """Return ``accelerator``, ``devices``, ``num_nodes`` and ``strategy`` for Lightning's Trainer.
 
-
-def trainer_arguments() -> dict[str, Any]:
-    """Return ``devices``, ``num_nodes`` and ``strategy`` for Lightning's Trainer."""
+    "auto" does not choose an Apple GPU, which has no float64 for metrics and rescaled outputs.
+    """
     from lightning.pytorch.strategies import DDPStrategy
 
+    if accelerator == "auto" and torch.backends.mps.is_available():
+        accelerator = "cpu"
     _, world_size = rank_and_world_size()
     if world_size == 1:
-        return {"devices": 1}
+        return {"accelerator": accelerator, "devices": 1}
     nodes = world_size // int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
-    # Some models do not use every weight in every step.
-    strategy = DDPStrategy(find_unused_parameters=True)
-    return {"devices": world_size // nodes, "num_nodes": nodes, "strategy": strategy}
+    return {
+        "accelerator": accelerator,
+        "devices": world_size // nodes,
+        "num_nodes": nodes,
+        # Some models do not use every weight in every step.
+        "strategy": DDPStrategy(find_unused_parameters=True),
+    }
 
 
 def all_reduce(trainer: lightning.Trainer, number: int, op: str) -> int:
     """Return the sum or maximum of a number over all processes; ``op`` is "sum" or "max"."""
-    if trainer.world_size == 1:
-        return number
     value = torch.tensor(number, device=trainer.strategy.root_device)
     return int(trainer.strategy.reduce(value, reduce_op=op))
 
 
-def all_gather(own: dict[str, Any]) -> list[dict[str, Any]]:
+def all_gather(state: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a list of the dictionaries that all processes pass, ordered by rank."""
     _, world_size = rank_and_world_size()
     if world_size == 1 or not torch.distributed.is_initialized():
-        return [own]
-    every: list[Any] = [None] * world_size
-    torch.distributed.all_gather_object(every, own)
-    return every
-
-
-def lightning_accelerator(name: str) -> str:
-    """Return the accelerator for Lightning: "cpu" for "auto" with an Apple GPU.
-
-    Apple GPUs have no float64, in which metrics and rescaled outputs are computed.
-    """
-    return "cpu" if name == "auto" and torch.backends.mps.is_available() else name
+        return [state]
+    states: list[Any] = [None] * world_size
+    torch.distributed.all_gather_object(states, state)
+    return states

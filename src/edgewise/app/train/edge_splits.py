@@ -56,17 +56,7 @@ def both_ways(pairs: Tensor) -> Tensor:
 
 
 def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSplit:
-    """Split edges at random into training, validation and test.
-
-    Args:
-        pairs: distinct edges ``[2, E]``.
-        val: fraction of the edges for validation.
-        test: fraction of the edges for test.
-        seed: random seed.
-
-    Raises:
-        ArgumentError: a fraction is not positive, or no training pairs are left.
-    """
+    """Split edges at random into training, validation and test."""
     check_shares({"data.val": val, "data.test": test}, "choose for example 0.05 and 0.1")
     count = pairs.shape[1]
     order = torch.randperm(count, generator=Generator().manual_seed(seed))
@@ -78,13 +68,9 @@ def split_edges(pairs: Tensor, *, val: float, test: float, seed: int) -> EdgeSpl
 
 
 def check_edge_split(split: EdgeSplit) -> None:
-    """Check that the splits are not empty and have no undirected edge in common.
-
-    Raises:
-        ArgumentError: a split is empty, or two have an edge in common.
-    """
-    parts = {"train": split.train, "val": split.val, "test": split.test}
-    for name, pairs in parts.items():
+    """Check that the splits are not empty and have no undirected edge in common."""
+    splits = {"train": split.train, "val": split.val, "test": split.test}
+    for name, pairs in splits.items():
         if not pairs.shape[1]:
             raise ArgumentError(
                 name,
@@ -92,16 +78,16 @@ def check_edge_split(split: EdgeSplit) -> None:
                 got="none",
                 remedy="add edges, or change data.val and data.test (fractions of the edges)",
             )
-    names = list(parts)
-    width = max(int(pairs.max()) for pairs in parts.values()) + 1
-    keys = {name: pair_keys(undirected(pairs), width) for name, pairs in parts.items()}
-    for index, one in enumerate(names):
-        for other in names[index + 1 :]:
-            shared = keys[one][torch.isin(keys[one], keys[other])]
+    names = list(splits)
+    width = max(int(pairs.max()) for pairs in splits.values()) + 1
+    keys = {name: pair_keys(undirected(pairs), width) for name, pairs in splits.items()}
+    for index, first_name in enumerate(names):
+        for second_name in names[index + 1 :]:
+            shared = keys[first_name][torch.isin(keys[first_name], keys[second_name])]
             if shared.numel():
                 first = divmod(int(shared[0]), width)
                 raise ArgumentError(
-                    f"{one}, {other}",
+                    f"{first_name}, {second_name}",
                     expected="two splits without a common edge (in either direction)",
                     got=f"{counted(shared.numel(), 'common edge')}, first {first[0]}-{first[1]}",
                     remedy="remove repeated and reversed pairs before the split",
@@ -119,34 +105,22 @@ def pair_keys(pairs: Tensor, width: int) -> Tensor:
 def draw_non_edges(
     count: int, keys: Tensor, left: range, right: range, generator: Generator
 ) -> Tensor:
-    """Sample pairs of nodes ``[2, count]`` that no edge connects, uniformly with replacement.
-
-    Args:
-        count: number of pairs.
-        keys: sorted values ``a * right.stop + b`` of the edges (a, b), with a < b if
-            ``left == right``.
-        left: nodes that may come first in a pair.
-        right: nodes that may come second; equal to ``left`` if there is one node type.
-        generator: random generator.
-
-    Raises:
-        ArgumentError: nearly every pair is an edge.
-    """
-    found: list[Tensor] = []
+    """Sample pairs of nodes ``[2, count]`` that no edge connects, uniformly with replacement."""
+    chunks: list[Tensor] = []
     missing = count
     for _ in range(TRIES):
         low = torch.randint(left.start, left.stop, (2 * missing + 8,), generator=generator)
         high = torch.randint(right.start, right.stop, (2 * missing + 8,), generator=generator)
         if left == right:
             low, high = torch.minimum(low, high), torch.maximum(low, high)
-        wanted = low * right.stop + high
-        index = torch.searchsorted(keys, wanted).clamp_(max=max(keys.numel() - 1, 0))
-        free = (low != high) & (keys[index] != wanted if keys.numel() else low >= 0)
+        pair_key = low * right.stop + high
+        index = torch.searchsorted(keys, pair_key).clamp_(max=max(keys.numel() - 1, 0))
+        free = (low != high) & (keys[index] != pair_key if keys.numel() else low >= 0)
         pairs = torch.stack([low, high])[:, free][:, :missing]
-        found.append(pairs)
+        chunks.append(pairs)
         missing -= pairs.shape[1]
         if missing <= 0:
-            return torch.cat(found, dim=1)
+            return torch.cat(chunks, dim=1)
     raise ArgumentError(
         "negatives",
         expected=f"{counted(count, 'pair')} without an edge",

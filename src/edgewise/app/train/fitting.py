@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.errors import Interrupted, require
-from edgewise.app.train.batch_forms import as_loaders, explain_loader_errors
+from edgewise._utils.errors import ArgumentError, Interrupted, require
+from edgewise.app.train.batch_forms import as_loaders, raise_explained
 from edgewise.app.train.curves import curves
-from edgewise.app.train.distributed import (
-    check_world_size,
-    lightning_accelerator,
-    rank_and_world_size,
-    trainer_arguments,
-)
+from edgewise.app.train.distributed import device_arguments, rank_and_world_size
 from edgewise.app.train.folder import CURVES, METRICS, NOTES, RunFolder
 from edgewise.app.train.interrupt import interruptible
 from edgewise.app.train.optimizer import OptimizerSettings
@@ -33,8 +28,6 @@ from edgewise.app.train.task import Task
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
     from lightning.pytorch.loggers import Logger
-
-    from edgewise.app.train.history import History
 
 Loaders = Mapping[str, Any]
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
@@ -110,20 +103,27 @@ def fit(
     """
     _require_lightning()
     import lightning.pytorch as lightning
+    from lightning.pytorch.callbacks import ProgressBar
 
-    from edgewise.app.train.callbacks import callbacks_of
+    from edgewise.app.train.callbacks import History, callbacks_of
     from edgewise.app.train.checkpoint import ResumableCheckpoint
-    from edgewise.app.train.history import History
     from edgewise.app.train.lightning_module import TrainingModule
-    from edgewise.app.train.progress import progress_display
+    from edgewise.app.train.progress import ProgressDisplay
 
     folder.refuse_overwriting()
     trainer.check(task.metrics(), model)
-    check_world_size(trainer.devices)
     rank, world_size = rank_and_world_size()
+    if trainer.devices != world_size:
+        raise ArgumentError(
+            "trainer.devices",
+            expected=f"the number of running processes, {world_size}",
+            got=repr(trainer.devices),
+            remedy=f"start the script with `torchrun --nproc-per-node {trainer.devices}`; "
+            "runs.train and `edgewise train` start the processes themselves",
+        )
     loaders = as_loaders(loaders, "train", "val", "test")
     if world_size > 1:
-        _share(loaders, rank, world_size)
+        _split_among_processes(loaders, rank, world_size)
     batches = len(loaders["train"])
     if not hasattr(loaders["train"], "share"):  # Lightning splits other loaders.
         batches = math.ceil(batches / world_size)
@@ -131,31 +131,32 @@ def fit(
     folder.make()
     module = TrainingModule(model.train(), task, optimizer, schedule, steps=steps)
     history = History(trainer)
-    with interruptible() as request, _quiet():
+    has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
+    with interruptible() as request, _running():
         checkpoint = ResumableCheckpoint(folder, trainer.save_every, request)
         lightning_trainer = lightning.Trainer(
             max_epochs=trainer.epochs,
             gradient_clip_val=trainer.clip_norm or None,
             accumulate_grad_batches=trainer.accumulate_grad_batches,
             precision=PRECISIONS[trainer.precision],
-            accelerator=lightning_accelerator(trainer.accelerator),
             logger=logger or False,
             callbacks=[
                 *callbacks,
                 history,
                 *callbacks_of(trainer),
-                *progress_display(title, history, callbacks),
+                *([] if has_bar else [ProgressDisplay(title, history)]),
                 checkpoint,
             ],
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            **trainer_arguments(),
+            **device_arguments(trainer.accelerator),
         )
-        start = str(folder.checkpoint) if folder.has(folder.checkpoint.name) else None
-        if start:
+        start = None
+        if folder.has(folder.checkpoint.name):
             folder.check_checkpoint()
+            start = str(folder.checkpoint)
         restoring = folder.restoring(lambda: checkpoint.begun) if start else nullcontext()
-        with _as_interrupted(), explain_loader_errors(), restoring:
+        with restoring:
             lightning_trainer.fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
@@ -167,7 +168,14 @@ def fit(
     metrics.update(history.times)
     if rank == 0:
         folder.write_test_examples(examples)
-        _write(folder, task, history, metrics)
+        folder.write_log(history.rows)
+        folder.write_weights(history.best_weights)
+        folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
+        if task.notes():
+            folder.write_json(NOTES, task.notes())
+        # The metrics are written last, because this file marks the run as finished.
+        folder.write_json(METRICS, metrics)
+        folder.checkpoint.unlink(missing_ok=True)
     return metrics
 
 
@@ -225,14 +233,13 @@ def evaluate_with_examples(
 
     loaders = as_loaders(loaders, "val", "test")
     module = TrainingModule(model, task)
-    with _quiet(), _as_interrupted(), explain_loader_errors():
+    with _running():
         trainer = lightning.Trainer(
-            accelerator=lightning_accelerator(accelerator),
             logger=logger or False,
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            **trainer_arguments(),
+            **device_arguments(accelerator),
         )
         trainer.validate(module, loaders["val"], verbose=False)
         val = module.measured
@@ -246,8 +253,8 @@ def _require_lightning() -> None:
         require(package, extra="train", purpose="training")
 
 
-def _share(loaders: Loaders, rank: int, world_size: int) -> None:
-    """Give this process its part of the examples and its own random numbers."""
+def _split_among_processes(loaders: Loaders, rank: int, world_size: int) -> None:
+    """Give this process its fraction of the examples and its own random numbers."""
     for loader in loaders.values():
         if hasattr(loader, "share"):  # Lightning splits other loaders.
             loader.share(rank, world_size)
@@ -255,46 +262,36 @@ def _share(loaders: Loaders, rank: int, world_size: int) -> None:
         seed_everything((torch.initial_seed() + rank * 1_000_003) % 2**63)
 
 
-def _write(folder: RunFolder, task: Task, history: History, metrics: dict[str, float]) -> None:
-    folder.write_log(history.rows)
-    folder.write_weights(history.best_weights)
-    folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
-    if task.notes():
-        folder.write_json(NOTES, task.notes())
-    # The metrics are written last, because this file marks the run as finished.
-    folder.write_json(METRICS, metrics)
-    folder.checkpoint.unlink(missing_ok=True)
+USELESS_WARNINGS = (
+    ".*LeafSpec.* is deprecated",  # Lightning 2.6 with PyTorch 2.13
+    ".*find_unused_parameters=True was specified.*",
+    # The user chooses the number of workers.
+    ".*does not have many workers.*",
+    # Edgewise reports metrics once per epoch.
+    ".*smaller than the logging interval.*",
+)
 
 
 @contextmanager
-def _as_interrupted() -> Iterator[None]:
-    """Convert SystemExit, which Lightning raises on Ctrl-C or SIGTERM, to :class:`Interrupted`."""
+def _running() -> Iterator[None]:
+    """Hide messages of Lightning that do not help the user, and explain errors of loaders.
+
+    SystemExit, which Lightning raises on Ctrl-C or SIGTERM, becomes :class:`Interrupted`.
+    """
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-    try:
-        yield
-    except SystemExit as error:
-        ended = isinstance(error, SIGTERMException)
-        raise Interrupted(signal.SIGTERM if ended else signal.SIGINT) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide messages and warnings of Lightning that do not help the user of Edgewise."""
     log = logging.getLogger("lightning.pytorch")
     level = log.level
     log.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
-            for what in (
-                ".*LeafSpec.* is deprecated",  # Lightning 2.6 with PyTorch 2.13
-                ".*find_unused_parameters=True was specified.*",
-                # The user chooses the number of workers.
-                ".*does not have many workers.*",
-                # Edgewise reports metrics once per epoch.
-                ".*smaller than the logging interval.*",
-            ):
-                warnings.filterwarnings("ignore", what)
+            for message in USELESS_WARNINGS:
+                warnings.filterwarnings("ignore", message)
             yield
+    except SystemExit as error:
+        terminated = isinstance(error, SIGTERMException)
+        raise Interrupted(signal.SIGTERM if terminated else signal.SIGINT) from error
+    except (RuntimeError, TypeError) as error:
+        raise_explained(error)
     finally:
         log.setLevel(level)

@@ -115,11 +115,10 @@ class RunFolder:
             )
 
     def _exists(self, *, resumable: bool = True) -> RunExistsError:
-        remedy = "name another folder with --out"
-        if resumable:
-            remedy = f"continue the run with --resume, or {remedy}"
+        resume = "continue the run with --resume, or " if resumable else ""
         return RunExistsError(
-            f"{self.path} exists, and a run is never overwritten. Remedy: {remedy}."
+            f"{self.path} exists, and a run is never overwritten. "
+            f"Remedy: {resume}name another folder with --out."
         )
 
     def refuse_several(self) -> None:
@@ -164,7 +163,7 @@ class RunFolder:
             RunExistsError: another process created the file first.
             WriteError: the folder cannot be written.
         """
-        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        created = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         claimed = False
         try:
             self.make()
@@ -180,7 +179,7 @@ class RunFolder:
         except Exception:
             if claimed:
                 self._give_up(name)
-            for folder in made:
+            for folder in created:
                 # rmdir fails if the folder is not empty or was not created.
                 with suppress(OSError):
                     folder.rmdir()
@@ -204,11 +203,10 @@ class RunFolder:
 
     def _give_up(self, name: str) -> None:
         """Delete the files that are written before training, if the folder contains no others."""
-        begun = {name, *BEGINNINGS}
         with suppress(OSError):
-            found = list(self.path.iterdir())
-            if all(file.name in begun for file in found):
-                for file in found:
+            files = list(self.path.iterdir())
+            if {file.name for file in files} <= {name, *BEGINNINGS}:
+                for file in files:
                     file.unlink()
 
     def write(self, name: str, fill: Callable[[Path], object]) -> Path:
@@ -256,7 +254,9 @@ class RunFolder:
         Raises:
             See :meth:`read_json`.
         """
-        metrics: dict[str, Any] = map_leaves(self.read_json(METRICS), _nan_for_none)
+        metrics: dict[str, Any] = map_leaves(
+            self.read_json(METRICS), lambda leaf: math.nan if leaf is None else leaf
+        )
         return metrics
 
     @contextmanager
@@ -326,9 +326,9 @@ class RunFolder:
         """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
         with (
             self.reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN) as path,
-            ZipFile(path) as parts,
+            ZipFile(path) as archive,
         ):
-            damaged = parts.testzip()
+            damaged = archive.testzip()
             if damaged is not None:
                 raise BadZipFile(f"a wrong checksum of {damaged}")
 
@@ -371,12 +371,12 @@ class RunFolder:
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        own = {key: value.detach().cpu().clone() for key, value in tensors.items()}
-        digest = _digest(own)
+        tensors = {key: value.detach().cpu().clone() for key, value in tensors.items()}
+        digest = _digest(tensors)
 
         def fill(temporary: Path) -> None:
             try:
-                save_file(own, temporary, metadata={DIGEST: digest})
+                save_file(tensors, temporary, metadata={DIGEST: digest})
             except SafetensorError as error:
                 raise OSError(str(error)) from error
 
@@ -489,12 +489,7 @@ class RunFolder:
 
 
 def refuse_run_file(argument: str, path: Path) -> None:
-    """Raise ArgumentError if a result would replace a file of a run.
-
-    Args:
-        argument: option that names the file.
-        path: the file.
-    """
+    """Raise ArgumentError if a result would replace a file of a run."""
     if path.name in RUN_FILES and path.with_name(RECIPE).exists():
         raise ArgumentError(
             argument,
@@ -514,12 +509,7 @@ def _outside(path: Path) -> ArgumentError:
 
 
 def figure_format(path: Path) -> str:
-    """Return the image format that the suffix of a file selects, such as "png".
-
-    Raises:
-        ArgumentError: the format is unknown.
-        MissingExtraError: Matplotlib is not installed.
-    """
+    """Return the image format that the suffix of a file selects, such as "png"."""
     require("matplotlib", extra="plot", purpose="drawing")
     from matplotlib.backend_bases import FigureCanvasBase
 
@@ -528,7 +518,7 @@ def figure_format(path: Path) -> str:
         return suffix
     raise ArgumentError(
         str(path),
-        expected=f"a name that ends in {', '.join(f'.{known}' for known in sorted(suffixes))}",
+        expected=f"a name that ends in .{', .'.join(sorted(suffixes))}",
         got=path.name,
         remedy=f"write {path.stem}.png",
     )
@@ -536,15 +526,9 @@ def figure_format(path: Path) -> str:
 
 def finite(value: Any) -> Any:
     """Return nested lists and dicts with None in place of NaN and infinity, for JSON."""
-    return map_leaves(value, _finite_or_none)
-
-
-def _finite_or_none(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _nan_for_none(value: Any) -> Any:
-    return math.nan if value is None else value
+    return map_leaves(
+        value, lambda leaf: None if isinstance(leaf, float) and not math.isfinite(leaf) else leaf
+    )
 
 
 def _indented(value: Any) -> str:
@@ -553,40 +537,32 @@ def _indented(value: Any) -> str:
 
 def _digest(weights: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of the names, dtypes, shapes and values of tensors."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, weight in sorted(weights.items()):
-        found.update(f"{name} {weight.dtype} {list(weight.shape)}\n".encode())
-        found.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        digest.update(f"{name} {weight.dtype} {list(weight.shape)}\n".encode())
+        digest.update(weight.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
-def disagreements(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
-    """Return a text for each weight that only one side has, or whose shapes differ.
-
-    Args:
-        found: saved weights by name.
-        wanted: weights of the model by name.
-    """
+def disagreements(saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
+    """Return a text for each weight that only one side has, or whose shapes differ."""
     shapes = {
         name: tuple(
             str(list(weights[name].shape)) if name in weights else "none"
-            for weights in (found, wanted)
+            for weights in (saved, expected)
         )
-        for name in {**wanted, **found}  # The order is that of the model.
+        for name in {**expected, **saved}  # The order is that of the model.
     }
     return [
-        f"{name} is {there} in the folder, {here} in the model"
-        for name, (there, here) in shapes.items()
-        if there != here
+        f"{name} is {in_folder} in the folder, {in_model} in the model"
+        for name, (in_folder, in_model) in shapes.items()
+        if in_folder != in_model
     ]
 
 
-def differing(wrong: list[str]) -> str:
-    """Return a text with the number of weights that differ, and the first few of them.
-
-    Args:
-        wrong: descriptions from :func:`disagreements`.
-    """
-    count = f"{len(wrong)} weight{'s that differ' if len(wrong) > 1 else ' that differs'}"
-    more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-    return f"{count}: {'; '.join(wrong[:SHOWN])}{more}"
+def differing(disagreements: list[str]) -> str:
+    """Return a text with the number of weights that differ, and the first few of them."""
+    count = len(disagreements)
+    noun = "weights that differ" if count > 1 else "weight that differs"
+    rest = f"; and {count - SHOWN} more" if count > SHOWN else ""
+    return f"{count} {noun}: {'; '.join(disagreements[:SHOWN])}{rest}"

@@ -51,21 +51,11 @@ class Folds:
             )
 
     def split(
-        self, how: How, keys: Sequence[Key], given: Collection[str] = ()
+        self, how: How, keys: Sequence[Key], existing: Collection[str] = ()
     ) -> dict[str, Tensor]:
-        """Return the indices of the training, validation and test examples.
-
-        Args:
-            how: see :func:`deal`. With ``"time"``, the latest part is the test set, and the latest
-                examples of the rest are the validation set.
-            keys: class, group or time of each example.
-            given: splits (``"val"``, ``"test"``) that exist already, so no examples are held out.
-
-        Raises:
-            ArgumentError: a fold would be empty, or ``how`` is ``"time"`` and the fold is not 0.
-        """
+        """Return the indices of the training, validation and test examples."""
         split, rest = {}, torch.arange(len(keys))
-        if "test" not in given:
+        if "test" not in existing:
             if how == "time" and self.fold:
                 raise ArgumentError(
                     "data.fold",
@@ -73,10 +63,10 @@ class Folds:
                     got=str(self.fold),
                     remedy="omit data.fold, or choose another data.split",
                 )
-            parts = deal(how, keys, self.folds, self.seed)
-            split["test"] = parts.pop(-1 if how == "time" else self.fold)
-            rest = torch.cat(parts).sort().values
-        if "val" not in given:
+            test_folds = deal(how, keys, self.folds, self.seed)
+            split["test"] = test_folds.pop(-1 if how == "time" else self.fold)
+            rest = torch.cat(test_folds).sort().values
+        if "val" not in existing:
             train, val = self.held_out(how, [keys[i] for i in rest.tolist()])
             split["val"], rest = rest[val], rest[train]
         split = {"train": rest, **split}
@@ -84,29 +74,14 @@ class Folds:
         return split
 
     def held_out(self, how: How, keys: Sequence[Key]) -> tuple[Tensor, Tensor]:
-        """Split examples into training and validation; return the indices of both.
-
-        Args:
-            how: how the examples are assigned; see :func:`deal`.
-            keys: class, group or time of each example.
-        """
+        """Split examples into training and validation; return the indices of both."""
         inner = deal(how, keys, round(1 / self.val), self.seed + 1, of="data.val")
         # Validate on the last part, because the first may consist of a single large group.
         return torch.cat(inner[:-1]), inner[-1]
 
 
 def sample_labelled(count: int, labelled: int, seed: int, examples: str) -> Tensor:
-    """Return the indices of a random sample of the training examples, in their original order.
-
-    Args:
-        count: number of training examples.
-        labelled: size of the sample; 0 for all.
-        seed: random seed.
-        examples: plural noun for the examples, such as "sentences", for the error message.
-
-    Raises:
-        ArgumentError: there are fewer examples than ``labelled``.
-    """
+    """Return the indices of a random sample of the training examples, in their original order."""
     if labelled > count:
         raise ArgumentError(
             "data.labelled",
@@ -121,7 +96,7 @@ def sample_labelled(count: int, labelled: int, seed: int, examples: str) -> Tens
 
 
 def deal(
-    how: How, keys: Sequence[Key], parts: int, seed: int, of: str = "data.folds"
+    how: How, keys: Sequence[Key], num_folds: int, seed: int, of: str = "data.folds"
 ) -> list[Tensor]:
     """Partition examples into parts of about the same size.
 
@@ -133,7 +108,7 @@ def deal(
             follow each other in time. Examples of the same time stay together, so parts may differ
             in size or be empty.
         keys: key of each example; ``"random"`` uses only their number.
-        parts: number of parts.
+        num_folds: number of parts, the folds or the inverse of the held-out fraction.
         seed: random seed for the order of examples, and of groups of equal size.
         of: option that sets the number of parts, named in the error message.
 
@@ -146,44 +121,34 @@ def deal(
     for i in order:
         groups[keys[i] if how != "random" else 0].append(i)
     available = len(groups) if how == "group" else len(keys)
-    if available < parts:
+    if available < num_folds:
         folds = of == "data.folds"
         raise ArgumentError(
             of,
-            expected=f"at least {parts} "
+            expected=f"at least {num_folds} "
             f"{'groups, such as molecules' if how == 'group' else 'rows'}"
             f"{', one for each fold' if folds else ' outside the test set, to hold out data.val'}",
             got=str(available),
             remedy=f"add {'groups' if how == 'group' else 'rows'}, or choose a "
             f"{'smaller data.folds' if folds else 'larger data.val'}",
         )
-    dealt: list[list[int]] = [[] for _ in range(parts)]
+    dealt: list[list[int]] = [[] for _ in range(num_folds)]
     if how == "time":
         later = 0
         for key in sorted(groups, reverse=True):
-            dealt[-1 - later * parts // len(keys)].extend(groups[key])
+            dealt[-1 - later * num_folds // len(keys)].extend(groups[key])
             later += len(groups[key])
     elif how == "group":
         for members in sorted(groups.values(), key=len, reverse=True):
             min(dealt, key=len).extend(members)
     else:  # Assign the sorted examples in turn, so that sizes differ by at most one.
         for turn, i in enumerate(i for members in groups.values() for i in members):
-            dealt[turn % parts].append(i)
-    return [torch.tensor(sorted(part), dtype=torch.long) for part in dealt]
+            dealt[turn % num_folds].append(i)
+    return [torch.tensor(sorted(indices), dtype=torch.long) for indices in dealt]
 
 
 def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict[str, Tensor]:
-    """Return a random split, stratified by class.
-
-    Args:
-        keys: class of each example.
-        val: fraction of validation examples; 0 if there is a validation set already.
-        test: fraction of test examples; 0 if there is a test set already.
-        seed: random seed.
-
-    Returns:
-        Sorted indices of the examples of ``"train"``, ``"val"`` and ``"test"``.
-    """
+    """Return a random split, stratified by class."""
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()
     # The sort is stable, so the order within each class stays random.
     order.sort(key=lambda i: str(keys[i]))
@@ -199,28 +164,21 @@ def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict
     rank = rank[: int((~tested).sum())]
     validated[~tested] = every(val / (1 - test), 0.5)
     numbers = torch.tensor(order)
-    parts = {"train": ~tested & ~validated, "val": validated, "test": tested}
-    return {name: numbers[part].sort().values for name, part in parts.items()}
+    masks = {"train": ~tested & ~validated, "val": validated, "test": tested}
+    return {name: numbers[mask].sort().values for name, mask in masks.items()}
 
 
 def fill_splits(
-    given: Sequence[str], keys: Sequence[str], *, val: float, test: float, seed: int
+    split_names: Sequence[str], keys: Sequence[str], *, val: float, test: float, seed: int
 ) -> dict[str, Tensor]:
-    """Return the indices of each split; hold out missing splits from ``"train"``.
-
-    Args:
-        given: name of the split of each example. Examples with a name other than ``"train"``,
-            ``"val"`` and ``"test"`` are in no split.
-        keys: class of each example, by which the missing splits are stratified.
-        val: fraction of validation examples, if there are none.
-        test: fraction of test examples, if there are none.
-        seed: random seed.
-    """
-    parts = {
-        name: torch.tensor([i for i, part in enumerate(given) if part == name], dtype=torch.long)
+    """Return the indices of each split; hold out missing splits from ``"train"``."""
+    splits = {
+        name: torch.tensor(
+            [i for i, split_name in enumerate(split_names) if split_name == name], dtype=torch.long
+        )
         for name in ("train", "val", "test")
     }
-    own = parts["train"]
-    val, test = (0.0 if len(parts[n]) else share for n, share in (("val", val), ("test", test)))
-    held = hold_out([keys[i] for i in own.tolist()], val=val, test=test, seed=seed)
-    return {n: own[held[n]] if n == "train" or not len(p) else p for n, p in parts.items()}
+    training = splits["train"]
+    val, test = (0.0 if len(splits[n]) else share for n, share in (("val", val), ("test", test)))
+    held = hold_out([keys[i] for i in training.tolist()], val=val, test=test, seed=seed)
+    return {n: training[held[n]] if n == "train" or not len(p) else p for n, p in splits.items()}

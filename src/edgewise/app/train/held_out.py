@@ -38,11 +38,6 @@ def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
     """Write the model's outputs on the validation and test sets to a file.
 
     Nothing is written if the data do not describe their targets.
-
-    Args:
-        folder: run folder (files of a trained model) for the file.
-        model: trained model.
-        splits: training, validation and test data.
     """
     if splits.targets:
         folder.write_tensors(HELD_OUT, held_out(model, splits))
@@ -50,15 +45,7 @@ def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
 
 @torch.no_grad()
 def held_out(model: nn.Module, splits: Splits) -> dict[str, Tensor]:
-    """Return the model's outputs on the validation and test sets, and the targets.
-
-    Args:
-        model: trained model.
-        splits: training, validation and test data.
-
-    Returns:
-        ``val_outputs``, ``val_target``, ``test_outputs`` and ``test_target``.
-    """
+    """Return the model's outputs on the validation and test sets, and the targets."""
     model.eval()
     tensors: dict[str, Tensor] = {}
     for name, split in (("val", splits.val), ("test", splits.test)):
@@ -68,72 +55,46 @@ def held_out(model: nn.Module, splits: Splits) -> dict[str, Tensor]:
 
 
 def _outputs(model: nn.Module, split: Split, batch_size: int) -> tuple[Tensor, Tensor]:
-    parts = []
+    batches = []
     device = next(model.parameters()).device
-    for made in split.loader(batch_size, None):
-        batch = made.to(device)
+    for loaded in split.loader(batch_size, None):
+        batch = loaded.to(device)
         outputs = batch.select_outputs(model(*batch.inputs, **batch.keywords))
-        parts.append((outputs.cpu(), batch.target.cpu()))
-    outputs, target = (torch.cat(each) for each in zip(*parts, strict=True))
+        batches.append((outputs.cpu(), batch.target.cpu()))
+    outputs, target = (torch.cat(tensors) for tensors in zip(*batches, strict=True))
     return outputs, target
 
 
 def read_held_out(folders: Sequence[Path], split: str, targets: Sequence[Target]) -> HeldOut:
-    """Return the outputs of a run, or the mean prediction of several runs with the same split.
-
-    Args:
-        folders: run folders.
-        split: "val" or "test".
-        targets: descriptions of the predicted quantities.
-
-    Raises:
-        MissingDataError: a run has no such file, because it was pruned without the data of its
-            training.
-        ArgumentError: the examples of the split differ between the runs.
-    """
+    """Return the outputs of a run, or the mean prediction of several runs with the same split."""
     for folder in folders:
         if not RunFolder(folder).has(HELD_OUT):
             raise MissingDataError(
                 f"{folder / HELD_OUT}: no such file. Intervals need this file. Remedy: prune "
                 "where the run's data can be read."
             )
-    each = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
-    target = each[0][f"{split}_target"]
-    for one, folder in zip(each, folders, strict=True):
-        if not same_targets(one, each[0], split):
+    runs = [RunFolder(folder).read_tensors(HELD_OUT) for folder in folders]
+    target = runs[0][f"{split}_target"]
+    for run, folder in zip(runs, folders, strict=True):
+        if not same_targets(run, runs[0], split):
             raise ArgumentError(
                 str(folder / HELD_OUT),
                 expected=f"the same rows in the {split} split of all runs",
                 got=f"other rows than in the run {folders[0].name}",
                 remedy="train all seeds in one command, with --seeds",
             )
-    outputs = torch.stack([one[f"{split}_outputs"] for one in each])
+    outputs = torch.stack([run[f"{split}_outputs"] for run in runs])
     return HeldOut(mean_prediction(targets, outputs), target)
 
 
-def same_targets(one: Mapping[str, Tensor], other: Mapping[str, Tensor], split: str) -> bool:
-    """Return whether two results of :func:`held_out` have the same targets, in the same order.
-
-    Args:
-        one: a result of :func:`held_out`.
-        other: another result.
-        split: "val" or "test".
-    """
+def same_targets(first: Mapping[str, Tensor], second: Mapping[str, Tensor], split: str) -> bool:
+    """Return whether two results of :func:`held_out` have the same targets, in the same order."""
     name = f"{split}_target"
-    return torch.equal(one[name].nan_to_num(), other[name].nan_to_num())
+    return torch.equal(first[name].nan_to_num(), second[name].nan_to_num())
 
 
 def held_out_per_example(recipe: Recipe, folders: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the metrics of each test example, ``[N]``, for the mean prediction of several runs.
-
-    Args:
-        recipe: recipe of the runs, which differ only in their seeds.
-        folders: run folders.
-
-    Returns:
-        See :meth:`edgewise.app.train.Task.per_example_metrics`. Empty in the cases of
-        :func:`ensemble_metrics`.
-    """
+    """Return the metrics of each test example, ``[N]``, for the mean prediction of several runs."""
     if not _have_outputs(folders):
         return {}
     targets = load_preprocessing(RunFolder(folders[0])).targets
@@ -147,16 +108,7 @@ def _have_outputs(folders: Sequence[Path]) -> bool:
 
 
 def ensemble_metrics(recipe: Recipe, folders: Sequence[Path]) -> dict[str, float]:
-    """Return the metrics of the mean prediction of several runs, such as ``test/mae``.
-
-    Args:
-        recipe: recipe of the runs, which differ only in their seeds.
-        folders: run folders.
-
-    Returns:
-        Empty for one run, and if a run has no file of outputs: its data do not describe their
-        targets.
-    """
+    """Return the metrics of the mean prediction of several runs, such as ``test/mae``."""
     if not _have_outputs(folders):
         return {}
     # torchmetrics is an optional dependency.
@@ -164,8 +116,8 @@ def ensemble_metrics(recipe: Recipe, folders: Sequence[Path]) -> dict[str, float
 
     targets = load_preprocessing(RunFolder(folders[0])).targets
     metrics = SplitMetrics(recipe.for_targets(targets).task)
-    found: dict[str, float] = {}
+    values_by_name: dict[str, float] = {}
     for split in ("val", "test"):
         metrics.add(*read_held_out(folders, split, targets))
-        found |= {f"{split}/{name}": value for name, value in metrics.finish().items()}
-    return found
+        values_by_name |= {f"{split}/{name}": value for name, value in metrics.finish().items()}
+    return values_by_name

@@ -31,7 +31,7 @@ def interruptible() -> Iterator[Request]:
         yield request  # Python allows signal handlers only in the main thread.
         return
     watched = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in watched}
+    old_handlers = {number: signal.getsignal(number) for number in watched}
 
     def note(number: int, _frame: FrameType | None) -> None:
         request.signal = number
@@ -43,5 +43,5 @@ def interruptible() -> Iterator[Request]:
             signal.signal(number, note)
         yield request
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)

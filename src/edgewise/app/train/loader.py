@@ -68,8 +68,13 @@ class Loader:
         """
         self.rank, self.world_size = rank, world_size
 
+    @property
+    def total_size(self) -> int:
+        """Number of examples in a batch, summed over all processes."""
+        return self.size * self.world_size
+
     def __len__(self) -> int:
-        return math.ceil(self.drawn / self._total_size)
+        return math.ceil(self.drawn / self.total_size)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, which determines the order."""
@@ -90,49 +95,39 @@ class Loader:
 
     def _batches(self, first: int) -> Iterator[Batch]:
         batches = self._indices()
-        for self._served, index in enumerate(batches[first:], first + 1):
-            yield self._own(index)
-
-    def _own(self, index: Tensor) -> Batch:
-        """Return the batch of this process, from the examples ``index`` of all processes.
-
-        If this process gets none of them, its batch has one example and no targets.
-        """
-        own = index[self.rank :: self.world_size]
-        if len(own):
-            return self.make(own)
-        batch = self.make(index[:1])
-        return replace(batch, target=batch.target[:0], select=torch.empty(0, dtype=torch.long))
-
-    @property
-    def _total_size(self) -> int:
-        """Number of examples in a batch, summed over all processes."""
-        return self.size * self.world_size
+        for self._served, examples in enumerate(batches[first:], first + 1):
+            index = examples[self.rank :: self.world_size]
+            if len(index):
+                yield self.make(index)
+            else:  # All examples are in the batches of other processes: one without a target.
+                batch = self.make(examples[:1])
+                select = torch.empty(0, dtype=torch.long)
+                yield replace(batch, target=batch.target[:0], select=select)
 
     def _indices(self) -> Sequence[Tensor]:
         """Return the example indices of each batch, for all processes together."""
-        mixed = self._mixed()
-        order = self._order(mixed)
-        if self.lengths is None or mixed is None:
-            cut: Sequence[Tensor] = self._by_length(order).split(self._total_size)
-            return cut
-        pools = [self._by_length(pool) for pool in order.split(POOL * self._total_size)]
-        batches = [batch for pool in pools for batch in pool.split(self._total_size)]
-        return [batches[i] for i in torch.randperm(len(batches), generator=mixed)]
+        generator = self._generator()
+        order = self._order(generator)
+        if self.lengths is None or generator is None:
+            if self.lengths is not None:
+                order = order[self.lengths[order].argsort(stable=True)]
+            batches: Sequence[Tensor] = order.split(self.total_size)
+            return batches
+        sorted_batches: list[Tensor] = []
+        for pool in order.split(POOL * self.total_size):
+            by_length = pool[self.lengths[pool].argsort(stable=True)]
+            sorted_batches += by_length.split(self.total_size)
+        order = torch.randperm(len(sorted_batches), generator=generator)
+        return [sorted_batches[i] for i in order]
 
-    def _order(self, mixed: torch.Generator | None) -> Tensor:
-        if mixed is None:
+    def _order(self, generator: torch.Generator | None) -> Tensor:
+        if generator is None:
             return torch.arange(self.count)
-        return torch.randperm(self.count, generator=mixed)[: self.drawn]
+        return torch.randperm(self.count, generator=generator)[: self.drawn]
 
-    def _mixed(self) -> torch.Generator | None:
+    def _generator(self) -> torch.Generator | None:
         """Return the random generator of this epoch; ``None`` if the epoch is not shuffled."""
         # Seeding a generator takes as long as a small training step, so avoid it if possible.
         if self.seed is None or self.count < 2:
             return None
         return torch.Generator().manual_seed(self.seed * 1_000_003 + self._epoch)
-
-    def _by_length(self, order: Tensor) -> Tensor:
-        if self.lengths is None:
-            return order
-        return order[self.lengths[order].argsort(stable=True)]

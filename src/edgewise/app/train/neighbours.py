@@ -103,25 +103,21 @@ class NeighbourSampler:
         return Neighbourhood(node, edges(pairs, count), self._edge[slot], len(seeds))
 
     def _draw(self, targets: Tensor, fanout: int, generator: Generator) -> Tensor:
-        """Sample incoming edges; return their positions among all edges sorted by target.
-
-        Args:
-            targets: nodes whose incoming edges are sampled.
-            fanout: number of edges per node; -1 takes all.
-            generator: random generator.
-        """
+        """Sample incoming edges; return their positions among all edges sorted by target."""
         degree, first = self._degree[targets], self._first[targets]
-        few = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
-        every = ranges(first[few], degree[few])
-        if few.all():
+        takes_all = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
+        every = ranges(first[takes_all], degree[takes_all])
+        if takes_all.all():
             return every
-        many = degree[~few]
+        large_degree = degree[~takes_all]
 
         def draw(below: Tensor) -> Tensor:
-            return (torch.rand(len(many), generator=generator, dtype=torch.double) * below).long()
+            return (
+                torch.rand(len(large_degree), generator=generator, dtype=torch.double) * below
+            ).long()
 
-        nth = distinct_numbers(len(many), fanout, many, draw)
-        return torch.cat([every, (first[~few, None] + nth).flatten()])
+        nth = distinct_numbers(len(large_degree), fanout, large_degree, draw)
+        return torch.cat([every, (first[~takes_all, None] + nth).flatten()])
 
     def _check(self, seeds: Tensor) -> None:
         strange = (seeds < 0) | (seeds >= self.num_nodes)
@@ -170,8 +166,12 @@ def neighbour_batches(
     """
 
     def draw(index: Tensor, generator: Generator) -> Batch:
-        part = sampler.sample(nodes[index], generator)
-        return Batch((x[part.nodes], part.graph), target[nodes[index]], torch.arange(part.count))
+        neighbourhood = sampler.sample(nodes[index], generator)
+        return Batch(
+            (x[neighbourhood.nodes], neighbourhood.graph),
+            target[nodes[index]],
+            torch.arange(neighbourhood.count),
+        )
 
     return SampledLoader(draw, len(nodes), size, seed)
 
@@ -181,7 +181,7 @@ def from_pyg_loader(loader: Iterable[Any]) -> Iterator[Batch]:
 
     Its batches have ``x``, ``y``, ``edge_index`` and ``batch_size``, with the seed nodes first.
     """
-    for part in loader:
-        count = int(part.batch_size)
-        graph = edges(part.edge_index, len(part.x))
-        yield Batch((part.x, graph), part.y[:count], torch.arange(count))
+    for batch in loader:
+        count = int(batch.batch_size)
+        graph = edges(batch.edge_index, len(batch.x))
+        yield Batch((batch.x, graph), batch.y[:count], torch.arange(count))

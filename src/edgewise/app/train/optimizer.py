@@ -83,26 +83,26 @@ class OptimizerSettings:
             ArgumentError: ``decay_only`` matches no parameter, or ``layer_decay`` is set for a
                 model without numbered layers.
         """
-        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        if named and not any(re.search(self.decay_only, name) for name, _ in named):
+        trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        if trained and not any(re.search(self.decay_only, name) for name, _ in trained):
             raise ArgumentError(
                 "optimizer.decay_only",
                 expected="a regular expression that matches a parameter's name",
                 got=repr(self.decay_only),
-                remedy=f"choose among the names {', '.join(name for name, _ in named)}",
+                remedy=f"choose among the names {', '.join(name for name, _ in trained)}",
             )
-        rates = self._rates([name for name, _ in named])
+        rates = self._rates([name for name, _ in trained])
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for decays in (True, False):
             weight_decay = self.weight_decay if decays else 0.0
-            for name, parameter in named:
+            for name, parameter in trained:
                 if bool(re.search(self.decay_only, name)) == decays:
                     groups.setdefault((weight_decay, rates[name]), []).append(parameter)
         make: Any = OPTIMIZERS[self.name]
         optimizer: torch.optim.Optimizer = make(
             [
-                {"params": parameters, "weight_decay": weight_decay, "lr": rate}
-                for (weight_decay, rate), parameters in groups.items()
+                {"params": group, "weight_decay": weight_decay, "lr": rate}
+                for (weight_decay, rate), group in groups.items()
             ]
             or [{"params": []}],
             lr=self.lr,
@@ -135,5 +135,5 @@ def _height(name: str) -> int | None:
 
     It is 0 for the embedding, and None for the head and for other models.
     """
-    found = LAYER.match(name)
-    return 1 + int(found[1]) if found else 0 if EMBEDDING.match(name) else None
+    match = LAYER.match(name)
+    return 1 + int(match[1]) if match else 0 if EMBEDDING.match(name) else None

@@ -66,7 +66,8 @@ class PackedGraphs:
         check_features(nodes)
         check_features(edges)
         node_start, edge_start = (
-            torch.tensor([0, *accumulate(len(part) for part in parts)]) for parts in (x, edge_attr)
+            torch.tensor([0, *accumulate(len(features) for features in graphs)])
+            for graphs in (x, edge_attr)
         )
         return cls(nodes, torch.cat(edge_index, dim=1), edges, node_start, edge_start)
 

@@ -21,18 +21,7 @@ OF_FIELDS = "choose another value; `edgewise show RECIPE` lists the fields and t
 
 
 def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any:
-    """Convert a value to the type ``kind``.
-
-    Args:
-        name: name of the field, for the error.
-        value: text from the command line, or a JSON value.
-        kind: type annotation: a number type, bool, str, a tuple of str or int, a ``Literal``, a
-            graph pattern, or a union of these.
-        remedy: instruction to the user, for the error.
-
-    Raises:
-        ArgumentError: the value cannot be converted.
-    """
+    """Convert a value to the type ``kind``."""
     if get_origin(kind) in (UnionType, Union):
         return _read_optional(name, value, kind, remedy)
     if get_origin(kind) is Literal:
@@ -43,8 +32,8 @@ def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any
         texts = value.split(",") if isinstance(value, str) and value else value
         return tuple(read_value(name, text, str, remedy) for text in texts)
     if kind == tuple[int, ...] and isinstance(value, (str, list, tuple)):
-        parts = value.split(",") if isinstance(value, str) and value else value
-        return tuple(read_value(name, part, int, remedy) for part in parts)
+        texts = value.split(",") if isinstance(value, str) and value else value
+        return tuple(read_value(name, text, int, remedy) for text in texts)
     if isinstance(kind, type) and issubclass(kind, graphs.Pattern):
         return value if isinstance(value, graphs.Pattern) else graphs.parse(str(value))
     if kind is bool and str(value).lower() in WORDS:
@@ -66,9 +55,9 @@ def _read_optional(name: str, value: Any, kind: Any, remedy: str) -> Any:
     if len(kinds) < len(get_args(kind)) and (value is None or value == "none"):
         return None
     errors = []
-    for one in kinds:
+    for alternative in kinds:
         try:
-            return read_value(name, value, one, remedy)
+            return read_value(name, value, alternative, remedy)
         except ArgumentError as error:
             errors.append(error)
     raise errors[0]
@@ -95,8 +84,8 @@ def describe(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) in (UnionType, Union):
-        parts = [describe(k) if k is not type(None) else "none" for k in get_args(kind)]
-        return " or ".join(parts)
+        alternatives = [describe(k) if k is not type(None) else "none" for k in get_args(kind)]
+        return " or ".join(alternatives)
     if isinstance(kind, type) and issubclass(kind, graphs.Pattern):
         return "a graph"
     if kind == tuple[str, ...]:

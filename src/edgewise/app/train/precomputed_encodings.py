@@ -61,27 +61,14 @@ class CachedRows:
 
 
 class PrecomputedEncodings:
-    """Precomputed encodings of all graphs, by the keyword argument that passes them to the model.
-
-    Args:
-        graphs: graphs of the data set; node features are ignored.
-    """
+    """Precomputed encodings of all graphs, by the keyword argument of the model."""
 
     def __init__(self, graphs: PackedGraphs) -> None:
         self.graphs = graphs
         self.kept: dict[str, CachedRows] = {}
 
     def prepare(self, encodings: Mapping[str, Encoding], *, shared: bool = True) -> None:
-        """Load the encodings from the cache, or compute them; later batches include them.
-
-        Args:
-            encodings: encoding for each keyword argument of the model.
-            shared: see :class:`PackedGraphs`.
-
-        Raises:
-            ArgumentError: an encoding is not defined for a graph, such as Laplacian eigenvectors
-                for a directed graph.
-        """
+        """Load the encodings from the cache, or compute them; later batches include them."""
         self.graphs = replace(self.graphs, shared=shared)
         sizes = self.graphs.sizes
         for keyword, encoding in encodings.items():
@@ -91,18 +78,14 @@ class PrecomputedEncodings:
             self.kept[keyword] = CachedRows(self._rows(encoding), start, of_edges)
 
     def take(self, which: Tensor) -> dict[str, Tensor]:
-        """Return the encodings of a batch of graphs, in the order of :meth:`PackedGraphs.take`.
-
-        Args:
-            which: indices of graphs, ``[B]``, as given to :meth:`PackedGraphs.take`.
-        """
+        """Return the encodings of a batch of graphs, in the order of :meth:`PackedGraphs.take`."""
         distinct = which.unique() if self.graphs.shared else which
-        return {keyword: self._cut(kept, distinct) for keyword, kept in self.kept.items()}
+        return {keyword: self._cut(cached, distinct) for keyword, cached in self.kept.items()}
 
-    def _cut(self, kept: CachedRows, distinct: Tensor) -> Tensor:
-        count = kept.start.diff()[distinct]
-        rows = kept.rows[ranges(kept.start[distinct], count)]
-        if not kept.of_edges:
+    def _cut(self, cached: CachedRows, distinct: Tensor) -> Tensor:
+        count = cached.start.diff()[distinct]
+        rows = cached.rows[ranges(cached.start[distinct], count)]
+        if not cached.of_edges:
             return rows if rows.is_floating_point() else rows.long()
         first = starts(self.graphs.edge_start.diff()[distinct])[segment_index(count, len(rows))]
         rows = rows.long()
@@ -119,16 +102,16 @@ class PrecomputedEncodings:
         return rows
 
     def _key(self, encoding: Encoding) -> str:
-        graphs, found = self.graphs, hashlib.sha256()
+        graphs, digest = self.graphs, hashlib.sha256()
         for tensor in (graphs.edge_index, graphs.node_start, graphs.edge_start):
-            found.update(tensor.contiguous().numpy().tobytes())
-        found.update(repr(encoding.settings).encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+        digest.update(repr(encoding.settings).encode())
         # An encoding that is defined in the module of a model may use functions of laplacian.py.
-        own = inspect.getmodule(type(encoding))
-        for module in (own, laplacian, members, sys.modules[__name__]):
+        encoding_module = inspect.getmodule(type(encoding))
+        for module in (encoding_module, laplacian, members, sys.modules[__name__]):
             assert module is not None
-            found.update(Path(str(module.__file__)).read_bytes())
-        return found.hexdigest()[:32]
+            digest.update(Path(str(module.__file__)).read_bytes())
+        return digest.hexdigest()[:32]
 
     def _computed(self, encoding: Encoding) -> Tensor:
         at_once = len(self.graphs) if encoding.compares_graphs else AT_ONCE
@@ -159,13 +142,7 @@ def narrow(rows: Tensor) -> Tensor:
 
 
 def shown(chunks: Sequence[Tensor], graphs: int, title: str) -> Iterable[Tensor]:
-    """Return the chunks, with a progress bar on the terminal if there are many graphs.
-
-    Args:
-        chunks: indices of the graphs in each chunk.
-        graphs: number of graphs.
-        title: text before the progress bar.
-    """
+    """Return the chunks, with a progress bar on the terminal if there are many graphs."""
     try:
         from rich.console import Console
         from rich.progress import track

@@ -70,12 +70,7 @@ def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
 
 
 def load_preprocessing(folder: RunFolder) -> Preprocessing:
-    """Read the files that :func:`keep_preprocessing` wrote.
-
-    Raises:
-        MissingDataError: the file is missing.
-        ArgumentError: a file is damaged, or the file of tensors belongs to another run.
-    """
+    """Read the files that :func:`keep_preprocessing` wrote."""
     if not folder.has(PREPROCESSING):
         raise MissingDataError(
             f"{folder.path / PREPROCESSING}: no such file. Predictions need this file. Remedy: "
@@ -83,7 +78,11 @@ def load_preprocessing(folder: RunFolder) -> Preprocessing:
         )
     record = folder.read_json(PREPROCESSING)
     try:
-        sizes = {name: _as_given(value) for name, value in record["model_arguments"].items()}
+        # JSON has lists in place of tuples, such as (height, width).
+        sizes = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in record["model_arguments"].items()
+        }
         scale, values, names = record["target_scale"], record["values"], record["tensors"]
         # The digest shows that the tensors belong to the ids in the JSON file.
         tensors = folder.read_tensors(PREPROCESSING_TENSORS, record["digest"]) if names else {}
@@ -138,7 +137,7 @@ def _is_size(value: Any) -> bool:
 
 def _are_numbers(value: Any) -> bool:
     values = value if isinstance(value, (list, tuple)) else [value]
-    return all(isinstance(one, (int, float)) and math.isfinite(one) for one in values)
+    return all(isinstance(number, (int, float)) and math.isfinite(number) for number in values)
 
 
 def _are_names(value: Any) -> bool:
@@ -151,12 +150,7 @@ def kept_preprocessing(folder: RunFolder) -> Preprocessing | None:
 
 
 def with_known_targets(recipe: Recipe, run: Preprocessing | None) -> Recipe:
-    """Return a recipe whose task is set to the target columns of the training data.
-
-    Args:
-        recipe: recipe of a run.
-        run: properties of the training data of the run; None returns the recipe unchanged.
-    """
+    """Return a recipe whose task is set to the target columns of the training data."""
     return recipe if run is None else recipe.for_targets(run.targets)
 
 
@@ -178,8 +172,3 @@ def _lacking(path: Path, what: str) -> ArgumentError:
         got=f"a file without {what}",
         remedy="restore the file, or train again",
     )
-
-
-def _as_given(value: Any) -> Any:
-    """Convert a list from JSON back to a tuple, such as (height, width)."""
-    return tuple(value) if isinstance(value, list) else value

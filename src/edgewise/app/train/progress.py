@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import printable_line
-from edgewise.app.train.history import History
+from edgewise.app.train.callbacks import History
 
 BAR_EVERY = 0.1  # Seconds between two updates of the bar.
 LINE_EVERY = 10.0  # Minimum seconds between two lines about finished epochs.
@@ -25,13 +24,7 @@ BATCH_LINE_EVERY = 60.0  # Seconds after which a line about an unfinished epoch 
 class ProgressDisplay(ProgressBar):
     """Print the finished epochs, the monitored metric and its best value to standard error.
 
-    Lightning's progress bars are not used, because they count the batches of each epoch. In a log
-    file, 200 epochs of one batch give 1001 lines with TQDMProgressBar, and only the last line with
-    RichProgressBar.
-
-    Args:
-        title: text at the beginning of the bar and of each line.
-        history: callback that collects the metrics.
+    ``title`` begins the bar and each line.
     """
 
     def __init__(self, title: str, history: History) -> None:
@@ -87,45 +80,33 @@ class ProgressDisplay(ProgressBar):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._bar is not None:
             self._update_bar(self._bar, len(self.history.rows))
+            self._bar.stop()
         elif self.enabled:
             self._print_line("")
-        self._close()
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        self._close()
-
-    def _close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-            self._bar = None
 
     def _update_bar(self, bar: Progress, epochs: float) -> None:
         """Update the bar; ``epochs`` includes the finished fraction of the current epoch."""
-        text = f"epoch {int(epochs)}/{self.history.settings.epochs}  {self._metric()}"
+        text = self._text(f"epoch {int(epochs)}")
         bar.update(bar.task_ids[0], completed=epochs, text=text, refresh=True)
         self._shown_at = time.monotonic()
 
     def _print_line(self, batch: str) -> None:
-        epochs = len(self.history.rows)
-        text = f"epoch {epochs}/{self.history.settings.epochs}{batch}  {self._metric()}"
-        self.console.print(f"{self.title}  {text}", highlight=False, soft_wrap=True, markup=False)
-        self._shown_at, self._shown_epochs = time.monotonic(), epochs
+        self._shown_epochs = len(self.history.rows)
+        text = f"{self.title}  {self._text(f'epoch {self._shown_epochs}', batch)}"
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
+        self._shown_at = time.monotonic()
 
-    def _metric(self) -> str:
-        """Return a text with the monitored metric of the last epoch and its best value."""
-        if not self.history.rows:
-            return ""
-        monitor = self.history.settings.monitor
-        last = rounded(self.history.rows[-1][monitor])
-        return f"{monitor} {last} (best {rounded(self.history.best)})"
-
-
-def progress_display(
-    title: str, history: History, callbacks: Iterable[Callback]
-) -> list[ProgressBar]:
-    """Return a list with the progress display; empty if ``callbacks`` has a progress bar."""
-    if any(isinstance(callback, ProgressBar) for callback in callbacks):
-        return []
-    return [ProgressDisplay(title, history)]
+    def _text(self, epoch: str, batch: str = "") -> str:
+        """Return the epoch, and the monitored metric of the last epoch with its best value."""
+        history, settings = self.history, self.history.settings
+        text = f"{epoch}/{settings.epochs}{batch}  "
+        if history.rows:
+            monitor = settings.monitor
+            text += f"{monitor} {rounded(history.rows[-1][monitor])} (best {rounded(history.best)})"
+        return text

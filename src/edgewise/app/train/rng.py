@@ -12,8 +12,8 @@ import torch
 def seed_everything(seed: int) -> None:
     """Seed the random number generators of Python, NumPy, and PyTorch on every device.
 
-    Unlike Lightning's function of this name, it does not need Lightning, accepts seeds of 2³² and
-    more, and does not set an environment variable.
+    Lightning's function of this name also sets an environment variable, from which each later
+    Trainer with several processes seeds all of them again.
 
     Example:
         >>> import torch
@@ -30,26 +30,20 @@ def seed_everything(seed: int) -> None:
 
 
 def rng_state() -> dict[str, Any]:
-    """Return the states of all generators, as tensors, numbers and lists.
-
-    ``torch.load`` with ``weights_only`` can read them.
-    """
-    _, keys, place, has_gauss, gauss = np.random.get_state()
-    version, words, cached = random.getstate()
+    """Return the states of all generators, in a form that ``torch.load`` reads without code."""
+    algorithm, keys, *counters = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "numpy": [np.asarray(keys).tolist(), int(place), int(has_gauss), float(gauss)],
-        "python": [version, list(words), cached],
+        "numpy": (algorithm, np.asarray(keys).tolist(), *counters),
+        "python": random.getstate(),
     }
 
 
 def restore_rng(state: dict[str, Any]) -> None:
     """Set all generators to the states that :func:`rng_state` returned."""
     torch.set_rng_state(state["torch"])
-    if state["cuda"] and len(state["cuda"]) == torch.cuda.device_count():
+    if len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(state["cuda"])
-    keys, *rest = state["numpy"]
-    np.random.set_state(("MT19937", np.array(keys, dtype=np.uint32), *rest))
-    version, words, cached = state["python"]
-    random.setstate((version, tuple(words), cached))
+    np.random.set_state(state["numpy"])
+    random.setstate(state["python"])

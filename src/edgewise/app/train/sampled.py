@@ -18,23 +18,16 @@ Draw = Callable[[Tensor, Generator], Batch]
 
 
 class SampledLoader(Loader):
-    """:class:`Loader` whose random samples depend only on (seed, epoch, batch number, process).
-
-    Args:
-        draw: function that takes example indices and a random generator, and returns the batch.
-        count: number of examples.
-        size: batch size.
-        seed: random seed for shuffling and sampling.
-    """
+    """:class:`Loader` whose random samples depend only on (seed, epoch, batch number, process)."""
 
     def __init__(self, draw: Draw, count: int, size: int, seed: int) -> None:
-        super().__init__(lambda index: draw(index, self._generator()), count, size, seed)
+        super().__init__(lambda index: draw(index, self._batch_generator()), count, size, seed)
 
-    def _generator(self) -> Generator:
+    def _batch_generator(self) -> Generator:
         assert self.seed is not None
         # Each batch has a separate seed, so that a resumed epoch samples the same batches.
-        mixed = (self.seed * 1_000_003 + self._epoch) * 1_000_003 + self._served
-        return Generator().manual_seed((mixed + self.rank * RANKS) % 2**63)
+        seed = (self.seed * 1_000_003 + self._epoch) * 1_000_003 + self._served
+        return Generator().manual_seed((seed + self.rank * RANKS) % 2**63)
 
 
 @dataclass(frozen=True, kw_only=True)

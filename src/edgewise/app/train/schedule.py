@@ -58,13 +58,7 @@ class WarmupSchedule(Schedule):
 
     @abstractmethod
     def after(self, step: int, warmup_steps: float, steps: int) -> float:
-        """Return the factor of the learning rate after the warm-up.
-
-        Args:
-            step: number of the step, from 0.
-            warmup_steps: number of warm-up steps.
-            steps: total number of steps.
-        """
+        """Return the factor of the learning rate after the warm-up."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +82,7 @@ class DecaySchedule(WarmupSchedule):
 
     @abstractmethod
     def remaining(self, done: float) -> float:
-        """Return the factor of the decay, which falls from 1 to 0.
-
-        Args:
-            done: fraction of the steps after the warm-up that are finished, from 0 to 1.
-        """
+        """Return the factor of the decay, which falls from 1 to 0."""
 
 
 @dataclass(frozen=True)

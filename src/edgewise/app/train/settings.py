@@ -80,20 +80,17 @@ class TrainerSettings:
 
     def __post_init__(self) -> None:
         choices = {"mode": Mode, "accelerator": Accelerator, "precision": Precision}
-        for name, known in choices.items():
-            check_choice(f"trainer.{name}", getattr(self, name), get_args(known))
+        for name, allowed in choices.items():
+            check_choice(f"trainer.{name}", getattr(self, name), get_args(allowed))
         for name, usual in (("epochs", 100), ("accumulate_grad_batches", 1), ("devices", 1)):
             check_range(
                 f"trainer.{name}", getattr(self, name), f"choose for example {usual}", least=1
             )
-        self._check_averages()
         for name in ("patience", "freeze_backbone_epochs", "clip_norm"):
             check_range(
                 f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}", least=0
             )
         check_range("trainer.save_every", self.save_every, "choose for example 60", least=0)
-
-    def _check_averages(self) -> None:
         remedy = "choose for example 0.99, or 0 for no moving average"
         check_range("trainer.ema_decay", self.ema_decay, remedy, least=0, below=1)
         if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
@@ -137,9 +134,9 @@ class TrainerSettings:
                     got=f"a {type(model).__name__}",
                     remedy="set trainer.freeze_backbone_epochs to 0",
                 )
-        known = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
-        if self.monitor not in known:
-            raise unknown_name("trainer.monitor", self.monitor, known)
+        monitored = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
+        if self.monitor not in monitored:
+            raise unknown_name("trainer.monitor", self.monitor, monitored)
         if self.accelerator == "gpu" and not torch.accelerator.is_available():
             raise ArgumentError(
                 "trainer.accelerator",

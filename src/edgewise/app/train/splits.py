@@ -111,10 +111,10 @@ class Splits:
 
     def loaders(self, seed: int) -> dict[str, Loader]:
         """Return the loader of each split by name; only ``train`` is shuffled."""
-        parts = {"train": self.train, "val": self.val, "test": self.test}
+        splits = {"train": self.train, "val": self.val, "test": self.test}
         return {
-            name: part.loader(self.batch_size, seed if name == "train" else None)
-            for name, part in parts.items()
+            name: split.loader(self.batch_size, seed if name == "train" else None)
+            for name, split in splits.items()
         }
 
 

@@ -39,9 +39,6 @@ class Standardisation(NamedTuple):
         """Return the columns standardised with ``mean`` and ``std``, in float32.
 
         Columns that were constant in training become 0.
-
-        Raises:
-            ArgumentError: there are other numbers of columns than in training.
         """
         columns = values.shape[-1]
         if {columns} != {len(self.mean), len(self.std)}:

@@ -104,19 +104,22 @@ class Features:
         x = torch.cat([batch.inputs[0] for batch in batches])
         self.whole = (x == x.round()).all(0)
         tables = [self.table(batch) for batch in batches]
-        found: dict[int, int] = {}
+        graph_counts: dict[int, int] = {}
         for table in tables:
             pairs = torch.stack([table.graph.repeat(RADIUS + 1), table.colors.T.flatten()])
             for color in pairs.unique(dim=1)[1].tolist():
-                found[color] = found.get(color, 0) + 1
+                graph_counts[color] = graph_counts.get(color, 0) + 1
         least = min(LEAST, sum(len(table.target) for table in tables))
-        common = sorted((c for c in found if found[c] >= least), key=lambda c: (-found[c], c))
+        common = sorted(
+            (c for c in graph_counts if graph_counts[c] >= least),
+            key=lambda c: (-graph_counts[c], c),
+        )
         self.known = torch.tensor(common[:COUNTS], dtype=torch.long).sort().values
         self.kept: Any = slice(None)
-        every = np.concatenate([self.rows(table) for table in tables])
+        rows = np.concatenate([self.rows(table) for table in tables])
         # With few molecules, many columns are equal; trees would spend half of their time on them.
-        self.kept = np.sort(np.unique(every, axis=1, return_index=True)[1])
-        self.train = every[:, self.kept]
+        self.kept = np.sort(np.unique(rows, axis=1, return_index=True)[1])
+        self.train = rows[:, self.kept]
         self.target = torch.cat([table.target for table in tables]).numpy()
         val = [self.table(batch) for batch in batches_of(splits.val)]
         self.val = np.concatenate([self.rows(table) for table in val])
@@ -133,19 +136,23 @@ class Features:
         count = len(batch.target)
         size = torch.bincount(of_node, minlength=count)[:, None]
         total = torch.zeros(count, real.shape[1]).index_add(0, of_node, real)
-        given = [batch.keywords[n] for n in ("global_attr", "descriptors") if n in batch.keywords]
-        other = torch.cat([size, total, total / size.clamp(min=1), *given], dim=1)
+        graph_features = [
+            batch.keywords[n] for n in ("global_attr", "descriptors") if n in batch.keywords
+        ]
+        other = torch.cat([size, total, total / size.clamp(min=1), *graph_features], dim=1)
         return Table(colors, of_node, other, batch.target.reshape(count, -1))
 
     def rows(self, table: Table) -> np.ndarray:
         """Return the features for scikit-learn, ``[B, F]``."""
         if not len(self.known):
             return table.other.numpy()[:, self.kept]
-        place = torch.searchsorted(self.known, table.colors).clamp(max=len(self.known) - 1)
-        found = self.known[place] == table.colors
+        column = torch.searchsorted(self.known, table.colors).clamp(max=len(self.known) - 1)
+        is_counted = self.known[column] == table.colors
         count = torch.zeros(len(table.target), len(self.known))
-        graph = table.graph[:, None].expand_as(place)
-        count.index_put_((graph[found], place[found]), torch.ones(int(found.sum())), True)
+        graph = table.graph[:, None].expand_as(column)
+        count.index_put_(
+            (graph[is_counted], column[is_counted]), torch.ones(int(is_counted.sum())), True
+        )
         return torch.cat([table.other, count], dim=1).numpy()[:, self.kept]
 
 

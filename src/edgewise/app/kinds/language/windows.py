@@ -79,25 +79,25 @@ class StreamLoader(Loader):
         self.drawn = draw or fitting
 
     def __len__(self) -> int:
-        return max(self.drawn // self._total_size, 1)
+        return max(self.drawn // self.total_size, 1)
 
     @property
     def _of_row(self) -> int:
         """Number of windows in each of the rows into which the text is cut."""
-        windows = self.count // self._total_size
+        windows = self.count // self.total_size
         if not windows:
             raise ArgumentError(
                 "data.batch_size",
                 expected=f"at most {self.count}, so that each row of the batch has a window of "
                 f"{self.context} tokens",
-                got=str(self._total_size),
+                got=str(self.total_size),
                 remedy="choose a smaller batch size or a shorter context, or give more text",
             )
         return windows
 
     def _indices(self) -> Sequence[Tensor]:
         of_row = self._of_row
-        first = torch.arange(self._total_size) * of_row
+        first = torch.arange(self.total_size) * of_row
         begun = self._epoch * len(self)
         return [first + (begun + step) % of_row for step in range(len(self))]
 
@@ -121,7 +121,7 @@ class HeldOutStreamLoader(Loader):
         super().__init__(self._window, -(-(len(stream) - 1) // context), 1)
 
     @property
-    def _total_size(self) -> int:
+    def total_size(self) -> int:
         return 1
 
     def _window(self, index: Tensor) -> Batch:

@@ -37,13 +37,13 @@ class BucketLoader(Loader):
 
     def _indices(self) -> list[Tensor]:
         batches = list(self._sorted().split(self._sizes()))
-        mixed = self._mixed()
+        mixed = self._generator()
         if mixed is None:
             return batches
         return [batches[i] for i in torch.randperm(len(batches), generator=mixed).tolist()]
 
     def _sorted(self) -> Tensor:
-        order = self._order(self._mixed())
+        order = self._order(self._generator())
         # Ties are broken by the total, so that the cuts are the same in every epoch.
         for key in (self._total, self._longest):
             order = order[key[order].argsort(stable=True, descending=True)]
@@ -54,7 +54,7 @@ class BucketLoader(Loader):
         if self._cuts is None:
             self._cuts, held = [0], 0
             for total in self._total[self._sorted()].tolist():
-                if held and held + total > self._total_size:
+                if held and held + total > self.total_size:
                     self._cuts.append(0)
                     held = 0
                 self._cuts[-1] += 1

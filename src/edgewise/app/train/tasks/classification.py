@@ -106,14 +106,14 @@ class Classification(Task):
         from torchmetrics.classification import MulticlassAccuracy
 
         # Labels were checked when the data were loaded.
-        found: dict[str, Metric] = {
+        metrics: dict[str, Metric] = {
             "accuracy": MulticlassAccuracy(average="micro", validate_args=False)
         }
         if self.class_weight == "balanced":  # The classes are not counted before data are loaded.
-            found["balanced_accuracy"] = MulticlassAccuracy(
+            metrics["balanced_accuracy"] = MulticlassAccuracy(
                 num_classes=len(self.class_counts) or 2, average="macro", validate_args=False
             )
-        return found
+        return metrics
 
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"target": target, "accuracy": outputs.argmax(-1) == target}

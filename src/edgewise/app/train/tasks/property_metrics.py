@@ -32,9 +32,6 @@ class CurveScore(Metric):
 
     Those of torchmetrics are not used: they sum in float32, and take probabilities, many of which
     are equal for large logits (ROC-AUC 0.762 instead of 0.800 for logits around 40).
-
-    Args:
-        name: one of :data:`CURVES`.
     """
 
     full_state_update = False
@@ -88,25 +85,17 @@ class BrierScore(MeanSquaredError):  # noqa: N818
 
 
 class OfTarget(Metric):
-    """Metric of one target column, over the examples that have a value; NaN if it is undefined.
-
-    Args:
-        metric: metric that is updated with numbers ``[M]``; for two classes, with logits ``[M]``
-            or probabilities ``[M]`` of the second; or with probabilities ``[M, classes]``.
-        targets: descriptions of all target columns.
-        place: index of the column among them.
-        least: minimum number of classes with examples; with fewer, the metric is NaN.
-    """
+    """Metric of one target column, over the examples that have a value; NaN if it is undefined."""
 
     full_state_update = False
     seen: Tensor
 
     def __init__(
-        self, metric: Metric, targets: Sequence[Target], place: int, least: int = 1
+        self, metric: Metric, targets: Sequence[Target], index: int, least: int = 1
     ) -> None:
         super().__init__()
-        self.metric, self.target, self.place, self.least = metric, targets[place], place, least
-        self.start = sum(target.width for target in targets[:place])
+        self.metric, self.target, self.place, self.least = metric, targets[index], index, least
+        self.start = sum(target.width for target in targets[:index])
         count = max(len(self.target.classes), 1)
         self.add_state("seen", torch.zeros(count, dtype=torch.long), dist_reduce_fx="sum")
 
@@ -165,11 +154,7 @@ class OfTarget(Metric):
 
 
 class MeanOverTargets(Metric):
-    """Mean of one metric over several target columns; undefined values are left out.
-
-    Args:
-        metrics: this metric for each column. They are updated and reset separately.
-    """
+    """Mean of one metric over several target columns; undefined values are left out."""
 
     full_state_update = False
 
@@ -201,17 +186,17 @@ def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
     For several columns, these are the means over the columns, such as "rmse", and the metrics of
     each column, such as "solubility/rmse".
     """
-    own: dict[str, Metric] = {}
-    found: dict[str, list[OfTarget]] = {}
-    for place, target in enumerate(targets):
+    by_column: dict[str, Metric] = {}
+    by_metric: dict[str, list[OfTarget]] = {}
+    for index, target in enumerate(targets):
         for name, metric in _metrics(target).items():
             least = len(target.classes) if name in CURVES else 1
-            one = OfTarget(metric, targets, place, least)
-            own[f"{_key(target.name)}/{name}" if len(targets) > 1 else name] = one
-            found.setdefault(name, []).append(one)
+            column_metric = OfTarget(metric, targets, index, least)
+            by_column[f"{_key(target.name)}/{name}" if len(targets) > 1 else name] = column_metric
+            by_metric.setdefault(name, []).append(column_metric)
     if len(targets) == 1:
-        return own
-    return {name: MeanOverTargets(each) for name, each in found.items()} | own
+        return by_column
+    return {name: MeanOverTargets(columns) for name, columns in by_metric.items()} | by_column
 
 
 def _never() -> bool:

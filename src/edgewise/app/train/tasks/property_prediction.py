@@ -23,12 +23,7 @@ ClassWeight = Literal["none", "balanced"]
 
 
 def balanced_weights(counts: Sequence[int], classes: Tensor) -> Tensor:
-    """Return the weight of each example, the inverse frequency of its class.
-
-    Args:
-        counts: number of training examples of each class.
-        classes: class index of each example, ``[M]``.
-    """
+    """Return the weight of each example, the inverse frequency of its class."""
     number = torch.tensor(counts, device=classes.device)
     return (number.sum() / (len(number) * number.clamp(min=1)))[classes]
 
@@ -85,8 +80,8 @@ class PropertyPrediction(Regression):
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         total, count = outputs.sum() * 0, 0
-        for one, logits, values in self._columns(outputs, target):
-            total = total + self._losses(one, logits, values).sum()
+        for column, logits, values in self._columns(outputs, target):
+            total = total + self._losses(column, logits, values).sum()
             count += len(values)
         return total / max(count, 1)
 
@@ -102,10 +97,12 @@ class PropertyPrediction(Regression):
                 got="none, because neither with_targets nor the data set gave them",
                 remedy="call task.with_targets, or use tasks.Regression or tasks.Classification",
             )
-        parts = split_outputs(self.targets, outputs)
-        for one, part, values in zip(self.targets, parts, target.unbind(1), strict=True):
-            known = ~values.isnan()
-            yield one, part[known], values[known]
+        outputs_of_columns = split_outputs(self.targets, outputs)
+        for column, logits, values in zip(
+            self.targets, outputs_of_columns, target.unbind(1), strict=True
+        ):
+            has_value = ~values.isnan()
+            yield column, logits[has_value], values[has_value]
 
     def _losses(self, target: Target, outputs: Tensor, values: Tensor) -> Tensor:
         if not target.classes:

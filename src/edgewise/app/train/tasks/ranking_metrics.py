@@ -45,27 +45,22 @@ class RankingMetric(Metric):
         -1: first that of the held-out item, then those of items to ignore.
         """
         if target.shape != outputs.shape:
-            own = outputs.gather(1, target.clamp(min=0))
+            target_scores = outputs.gather(1, target.clamp(min=0))
             # Counting higher scores is several times as fast as topk.
-            rivals = (outputs > own[:, :1]).sum(1)
-            rank = rivals - ((own > own[:, :1]) & (target >= 0)).sum(1)
-            found = rank[:, None] == torch.arange(self.k, device=rank.device)
+            rivals = (outputs > target_scores[:, :1]).sum(1)
+            rank = rivals - ((target_scores > target_scores[:, :1]) & (target >= 0)).sum(1)
+            is_held_out = rank[:, None] == torch.arange(self.k, device=rank.device)
             items = (target[:, 0] >= 0).long()
         else:
             best = outputs.masked_fill(target < 0, -torch.inf).topk(min(self.k, outputs.shape[1]))
-            found = target.gather(1, best.indices) == 1
+            is_held_out = target.gather(1, best.indices) == 1
             items = (target == 1).sum(1)
-        asked = items > 0
-        return self.of(found[asked].double(), items[asked])
+        has_items = items > 0
+        return self.of(is_held_out[has_items].double(), items[has_items])
 
     @abstractmethod
-    def of(self, found: Tensor, items: Tensor) -> Tensor:
-        """Return the metric of each user, ``[B]``.
-
-        Args:
-            found: 1 if the item at a rank is a held-out item of the user, else 0, ``[B, k]``.
-            items: number of held-out items of each user, ``[B]``.
-        """
+    def of(self, is_held_out: Tensor, items: Tensor) -> Tensor:
+        """Return the metric of each user, ``[B]``."""
 
     def compute(self) -> Tensor:
         return self.total / self.users
@@ -74,15 +69,15 @@ class RankingMetric(Metric):
 class Recall(RankingMetric):
     """The metric recall@k: fraction of the held-out items among the k best."""
 
-    def of(self, found: Tensor, items: Tensor) -> Tensor:
-        return found.sum(1) / items
+    def of(self, is_held_out: Tensor, items: Tensor) -> Tensor:
+        return is_held_out.sum(1) / items
 
 
 class NDCG(RankingMetric):
     """The metric nDCG@k: normalised discounted cumulative gain of the k best."""
 
-    def of(self, found: Tensor, items: Tensor) -> Tensor:
-        rank = torch.arange(found.shape[1], device=found.device)
+    def of(self, is_held_out: Tensor, items: Tensor) -> Tensor:
+        rank = torch.arange(is_held_out.shape[1], device=is_held_out.device)
         gain = 1 / (rank + 2.0).double().log2()
         best = gain.cumsum(0)[items.clamp(max=len(gain)) - 1]
-        return (found * gain).sum(1) / best
+        return (is_held_out * gain).sum(1) / best

@@ -61,7 +61,7 @@ class Regression(Task):
             raise ArgumentError(
                 "task",
                 expected="tasks.PropertyPrediction, for classes or several target columns",
-                got=f"tasks.Regression, for {', '.join(one.name for one in targets)}",
+                got=f"tasks.Regression, for {', '.join(column.name for column in targets)}",
                 remedy="use the recipe molecules, name one column of numbers with data.target, or "
                 "set data.task_type to regression",
             )

@@ -12,16 +12,7 @@ from edgewise.layers import TextModel
 
 
 def text_model(model: nn.Module, data_sizes: Mapping[str, int]) -> TextModel:
-    """Return the model, after checking that it is a text model for texts of this length.
-
-    Args:
-        model: model to check.
-        data_sizes: sizes of the data; "longest_text" is the number of tokens of the longest text.
-
-    Raises:
-        ArgumentError: the model is not a text model, or has fewer learned positions than the
-            longest text has tokens.
-    """
+    """Return the model, after checking that it is a text model for texts of this length."""
     if not isinstance(model, TextModel) or "longest_text" not in data_sizes:
         raise ArgumentError(
             "model",

@@ -36,14 +36,16 @@ class BLEU(Metric):
     def update(self, texts: list[str], batch: WritingBatch) -> None:
         """Compare the generated texts of a batch with its reference texts."""
         for text, reference in zip(texts, batch.references, strict=True):
-            one = self.bleu.corpus_score([text], [[reference]])
-            row = [*one.counts, *one.totals, one.sys_len, one.ref_len]
+            score = self.bleu.corpus_score([text], [[reference]])
+            row = [*score.counts, *score.totals, score.sys_len, score.ref_len]
             self.counts += torch.tensor(row, device=self.counts.device)
 
     def compute(self) -> Tensor:
-        *runs, written, wanted = self.counts.tolist()
+        *runs, output_length, reference_length = self.counts.tolist()
         smooth = self.bleu.smooth_method
-        score = self.bleu.compute_bleu(runs[:ORDER], runs[ORDER:], written, wanted, smooth)
+        score = self.bleu.compute_bleu(
+            runs[:ORDER], runs[ORDER:], output_length, reference_length, smooth
+        )
         return torch.tensor(score.score, dtype=torch.double)
 
 

@@ -23,11 +23,11 @@ def texts_of(tokens: Tokens, splits: TextSplits) -> list[str]:
 def ids_of(tokens: Tokens) -> list[list[int]]:
     """Return the token ids of each text, without padding."""
     if tokens.sizes is not None:
-        return [part.tolist() for part in tokens.ids.split(tokens.sizes.tolist())]
+        return [ids.tolist() for ids in tokens.ids.split(tokens.sizes.tolist())]
     if tokens.mask is None:
         rows: list[list[int]] = tokens.ids.tolist()
         return rows
-    return [row[kept > 0].tolist() for row, kept in zip(tokens.ids, tokens.mask, strict=True)]
+    return [row[mask > 0].tolist() for row, mask in zip(tokens.ids, tokens.mask, strict=True)]
 
 
 def tf_idf(length: int) -> Any:
@@ -38,27 +38,17 @@ def tf_idf(length: int) -> Any:
 def probability(pairs: Any) -> np.ndarray:
     """Return the unigram probability of each token, ``[V]``, from the counts of pairs."""
     count = np.ravel(pairs.sum(axis=0)) + 1
-    found: np.ndarray = count / count.sum()
-    return found
+    fraction: np.ndarray = count / count.sum()
+    return fraction
 
 
 def bigrams(pairs: Any, weight: float) -> Callable[..., np.ndarray]:
-    """Return a function for the log-probabilities of bigrams with back-off to unigrams.
-
-    Args:
-        pairs: counts of pairs of successive tokens, a SciPy matrix ``[V, V]``.
-        weight: weight β of the unigram probability.
-
-    Returns:
-        Function of tokens ``before [A]`` and ``after [B]``. It returns the log-probability of each
-        token of ``after`` following each of ``before``, ``[A, B]``; without ``after``, those of all
-        tokens, ``[A, V]``.
-    """
+    """Return a function for the log-probabilities of bigrams with back-off to unigrams."""
     single, total = probability(pairs), np.ravel(pairs.sum(axis=1))
 
-    def logs(before: np.ndarray, after: np.ndarray | slice = slice(None)) -> np.ndarray:
-        found = pairs[before][:, after].toarray() + weight * single[after]
-        result: np.ndarray = np.log(found / (total[before, None] + weight))
+    def logs(previous: np.ndarray, following: np.ndarray | slice = slice(None)) -> np.ndarray:
+        counts = pairs[previous][:, following].toarray() + weight * single[following]
+        result: np.ndarray = np.log(counts / (total[previous, None] + weight))
         return result
 
     return logs

@@ -51,14 +51,7 @@ class LabelledText(TextData):
         )
 
     def shown(self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer) -> Tokens:
-        """Return the input of the model for a batch of texts, with word dropout in training.
-
-        Args:
-            split: name of the split; word dropout applies to ``"train"`` only.
-            ids: packed token ids, ``[N]``.
-            sizes: length of each text, ``[B]``.
-            tokenizer: tokenizer of the data set.
-        """
+        """Return the input of the model for a batch of texts, with word dropout in training."""
         if self.word_dropout and split == "train":
             ids = drop_words(ids, self.word_dropout, hiding_id(tokenizer), special_ids(tokenizer))
         tokens = Tokens(ids, sizes)
@@ -71,19 +64,12 @@ class LabelledText(TextData):
         preprocessing: dict[str, Any],
         targets: tuple[Target, ...] = (),
     ) -> TextSplits:
-        """Return the loaded data set, with the model arguments that the data determine.
-
-        Args:
-            splits: the splits, by name.
-            tokenizer: tokenizer of the texts.
-            preprocessing: values that prediction needs, such as the label names in ``"labels"``.
-            targets: descriptions of the targets, if a text has several targets instead of a label.
-        """
-        lengths = [part.lengths for part in splits.values() if part.lengths is not None]
+        """Return the loaded data set, with the model arguments that the data determine."""
+        lengths = [split.lengths for split in splits.values() if split.lengths is not None]
         sizes = {
             "vocab_size": tokenizer.get_vocab_size(),
-            "longest_text": max(int(each.max()) for each in lengths),
-            "out_width": sum(one.width for one in targets) or len(preprocessing["labels"]),
+            "longest_text": max(int(sizes_of_texts.max()) for sizes_of_texts in lengths),
+            "out_width": sum(column.width for column in targets) or len(preprocessing["labels"]),
         }
         train, val, test = (splits[name] for name in ("train", "val", "test"))
         return TextSplits(
@@ -98,19 +84,10 @@ class LabelledText(TextData):
         )
 
 
-def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
-    """Return the index of the label of each text, ``[N]``.
-
-    Args:
-        found: pairs of text and label.
-        labels: known labels, in the order of their indices.
-        file: file of the texts, for the error.
-
-    Raises:
-        ArgumentError: a label is unknown; the error names the file.
-    """
+def numbered(texts: Labelled, labels: list[str], file: str) -> Tensor:
+    """Return the index of the label of each text, ``[N]``."""
     index_of = {label: index for index, label in enumerate(labels)}
-    for text, label in found:
+    for text, label in texts:
         if label not in index_of:
             raise ArgumentError(
                 file,
@@ -118,4 +95,4 @@ def numbered(found: Labelled, labels: list[str], file: str) -> Tensor:
                 got=f"{label!r} for the text {text[:40]!r}",
                 remedy="correct the label, or add training sentences with this label",
             )
-    return torch.tensor([index_of[label] for _, label in found])
+    return torch.tensor([index_of[label] for _, label in texts])

@@ -65,8 +65,8 @@ class OwnFiles(TextData, ABC):
             ArgumentError: ``path`` is empty.
         """
         check_given("data.path", self.path, what)
-        named = {"train": self.path, "val": self.val_path, "test": self.test_path}
-        return {split: open_source(path) for split, path in named.items() if path}
+        sources = {"train": self.path, "val": self.val_path, "test": self.test_path}
+        return {split: open_source(path) for split, path in sources.items() if path}
 
     def split_examples(
         self, read: dict[str, list[T]], keys: Sequence[str] | None = None

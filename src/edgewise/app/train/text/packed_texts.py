@@ -40,16 +40,6 @@ class PackedTexts:
 
 
 def drop_words(ids: Tensor, share: float, hiding: int, special: Tensor) -> Tensor:
-    """Replace each ordinary token by ``hiding`` with probability ``share`` (word dropout).
-
-    Args:
-        ids: token ids, ``[N]``.
-        share: probability of replacing a token.
-        hiding: id of the token that replaces others.
-        special: ids of the special tokens, which are never replaced.
-
-    Paper: Iyyer et al., Deep unordered composition rivals syntactic methods for text
-    classification, 2015
-    """
+    """Replace each ordinary token by ``hiding`` with probability ``share`` (word dropout)."""
     lost = (torch.rand(ids.shape) < share) & ~torch.isin(ids, special)
     return torch.where(lost, hiding, ids)

@@ -76,19 +76,13 @@ class TextData(Data, ABC):
         return train_tokenizer(texts, self.kind, self.vocab_size, **options)  # type: ignore[arg-type]
 
 
-def check_some(name: str, stream: Tensor, wanted: str = "tokens") -> None:
-    """Check that a part of the text has tokens.
-
-    Args:
-        name: name of the part: ``"train"``, ``"val"`` or ``"test"``.
-        stream: token ids of the part, ``[N]``.
-        wanted: description of the tokens that it needs, for the error.
-    """
+def check_some(name: str, stream: Tensor, needed: str = "tokens") -> None:
+    """Check that a part of the text has tokens."""
     if not len(stream):
         train = name == "train"
         raise ArgumentError(
             "data.val" if train else f"data.{name}",
-            expected=f"a fraction that leaves {wanted}{' for training' if train else ''}",
+            expected=f"a fraction that leaves {needed}{' for training' if train else ''}",
             got="no tokens",
             remedy=f"choose a {'smaller' if train else 'larger'} fraction, or give more text",
         )

@@ -69,25 +69,7 @@ def train_tokenizer(
     special: Sequence[Special] = (),
     lowercase: bool = False,
 ) -> Tokenizer:
-    """Train a tokenizer.
-
-    Args:
-        texts: training texts; no token spans two texts.
-        kind: ``"characters"``; ``"words"``, split at white space; ``"bpe"``, byte-pair encoding of
-            characters that keeps spaces (Sennrich et al., 2016); ``"bytes"``, byte-pair encoding
-            of UTF-8 bytes (GPT-2); ``"wordpiece"`` (BERT).
-        vocab_size: maximum vocabulary size, with special tokens; the most frequent tokens are
-            kept. ``None`` for all, which only ``"characters"`` and ``"words"`` support.
-        special: names of special tokens, such as ``"pad"`` for ``<pad>``. They get the first ids,
-            in this order. ``"unk"`` is added for the kinds other than ``"characters"`` and
-            ``"bytes"``.
-        lowercase: convert texts to lower case.
-
-    Raises:
-        ArgumentError: the kind or a special token is unknown, the texts are empty, or the
-            vocabulary size is too small.
-        MissingExtraError: ``tokenizers`` is not installed.
-    """
+    """Train a tokenizer."""
     check_choice("kind", kind, KINDS)
     for name in special:
         check_choice("special", name, SPECIALS)
@@ -111,20 +93,9 @@ def encode_all(
     first: Special | None = None,
     last: Special | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Encode texts, and return their packed token ids ``[N]`` and lengths ``[S]``.
-
-    Args:
-        tokenizer: tokenizer from :func:`train_tokenizer` or :func:`load_tokenizer`.
-        texts: S texts; an empty text has only the tokens ``first`` and ``last``.
-        first: special token added before each text.
-        last: special token added after each text.
-
-    Raises:
-        ArgumentError: a character is not in the vocabulary, which has no ``<unk>``; a special
-            token is not in the vocabulary; or the texts do not fit in free memory.
-    """
-    before = [] if first is None else [special_id(tokenizer, first)]
-    after = [] if last is None else [special_id(tokenizer, last)]
+    """Encode texts, and return their packed token ids ``[N]`` and lengths ``[S]``."""
+    prefix = [] if first is None else [special_id(tokenizer, first)]
+    suffix = [] if last is None else [special_id(tokenizer, last)]
     texts = list(texts)
     length = max(map(len, texts), default=0)
     what = f"a text of {length:,} characters"
@@ -132,15 +103,15 @@ def encode_all(
         "texts", WHILE_CODED * length, what, "shorten the text, or split it into several texts"
     )
     ids, sizes = [], []
-    for part in _portions(texts):
+    for portion in _portions(texts):
         with reading("texts", expected="texts that this tokenizer can encode", remedy=OTHER):
             try:
-                coded = tokenizer.encode_batch_fast(part, add_special_tokens=False)
+                coded = tokenizer.encode_batch_fast(portion, add_special_tokens=False)
             except BaseException as error:
                 if not is_failure(error):
                     raise
                 raise _unknown_character(tokenizer, texts, error) from error
-        rows = [before + one.ids + after for one in coded]
+        rows = [prefix + encoding.ids + suffix for encoding in coded]
         sizes += [len(row) for row in rows]
         ids.append(torch.tensor(list(chain.from_iterable(rows)), dtype=torch.long))
     return torch.cat(ids) if ids else torch.empty(0, dtype=torch.long), torch.tensor(
@@ -150,40 +121,36 @@ def encode_all(
 
 def _portions(texts: list[str]) -> Iterator[list[str]]:
     """Yield parts of about ``PORTION`` characters, to limit the memory for encoding."""
-    part: list[str] = []
+    portion: list[str] = []
     held = 0
     for text in texts:
-        part.append(text)
+        portion.append(text)
         held += len(text)
         if held >= PORTION:
-            yield part
-            part, held = [], 0
-    if part:
-        yield part
+            yield portion
+            portion, held = [], 0
+    if portion:
+        yield portion
 
 
 def special_id(tokenizer: Tokenizer, name: Special) -> int:
-    """Return the id of a special token, such as 0 for ``"pad"``.
-
-    Raises:
-        ArgumentError: the tokenizer does not have this token.
-    """
-    found = _special_id(tokenizer, name)
-    if found is None:
+    """Return the id of a special token, such as 0 for ``"pad"``."""
+    token_id = _special_id(tokenizer, name)
+    if token_id is None:
         raise ArgumentError(
             "tokenizer",
             expected=f"a tokenizer with the special token <{name}>",
             got="a tokenizer without this token",
             remedy=f"train the tokenizer with special=({name!r}, ...)",
         )
-    return found
+    return token_id
 
 
 def _special_id(tokenizer: Tokenizer, name: Special) -> int | None:
     for token in (f"<{name}>", *OTHERS[name]):
-        found: int | None = tokenizer.token_to_id(token)
-        if found is not None:
-            return found
+        token_id: int | None = tokenizer.token_to_id(token)
+        if token_id is not None:
+            return token_id
     return None
 
 
@@ -200,12 +167,7 @@ def hiding_id(tokenizer: Tokenizer) -> int:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Load a ``tokenizer.json``, given by its path or folder.
-
-    Raises:
-        MissingDataError: the file is missing.
-        ArgumentError: the file is not a tokenizer.
-    """
+    """Load a ``tokenizer.json``, given by its path or folder."""
     path = path / TOKENIZER if path.is_dir() else path
     if not path.is_file():
         raise MissingDataError(
@@ -217,12 +179,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def parse_tokenizer(text: str, origin: str = TOKENIZER) -> Tokenizer:
-    """Create a tokenizer from the JSON that ``tokenizer.to_str()`` returns.
-
-    Raises:
-        ArgumentError: the text is not a tokenizer, an id is far above the number of tokens, or its
-            rules exceed the limit ``tokenizer_growth``.
-    """
+    """Create a tokenizer from the JSON that ``tokenizer.to_str()`` returns."""
     library = _library()
     with reading(origin, expected=f"a {TOKENIZER} written by Hugging Face tokenizers"):
         rules = json.loads(text)
@@ -258,9 +215,9 @@ def _growth(rule: Any) -> int:
     """
     if not isinstance(rule, dict):
         return 1
-    parts = next((value for value in rule.values() if isinstance(value, list)), ())
-    if parts and all(isinstance(part, dict) for part in parts):
-        return math.prod(map(_growth, parts))
+    rules = next((value for value in rule.values() if isinstance(value, list)), ())
+    if rules and all(isinstance(inner_rule, dict) for inner_rule in rules):
+        return math.prod(map(_growth, rules))
     kind, pattern = rule.get("type"), rule.get("pattern")
     if kind == "Replace" and isinstance(pattern, dict):
         text = pattern.get("String")
@@ -295,9 +252,9 @@ def _min_width(regex: str) -> int:
 
 def vocabulary_hash(tokenizer: Tokenizer) -> str:
     """Return a hash (16 hexadecimal digits) of all properties that determine the token ids."""
-    parts = json.loads(tokenizer.to_str())
-    decides = {key: parts.get(key) for key in ("normalizer", "pre_tokenizer", "model")}
-    decides["special"] = [token["content"] for token in parts["added_tokens"]]
+    settings = json.loads(tokenizer.to_str())
+    decides = {key: settings.get(key) for key in ("normalizer", "pre_tokenizer", "model")}
+    decides["special"] = [token["content"] for token in settings["added_tokens"]]
     text = json.dumps(decides, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -338,29 +295,21 @@ def _untrained(kind: Kind, lowercase: bool, unknown: bool) -> Tokenizer:
 def _counted(
     tokenizer: Tokenizer, texts: list[str], kind: Kind, max_tokens: int | None, tokens: list[str]
 ) -> Any:
-    """Make a vocabulary of characters or words; characters are sorted by code point.
-
-    Args:
-        tokenizer: tokenizer that normalises the texts.
-        texts: training texts.
-        kind: ``"characters"``, or ``"words"`` for words split at white space.
-        max_tokens: maximum vocabulary size; ``None`` for no limit.
-        tokens: special tokens, which get the first ids.
-    """
+    """Make a vocabulary of characters or words; characters are sorted by code point."""
     counts: Counter[str] = Counter()
     for text in _normalised(tokenizer, texts):
         counts.update(text if kind == "characters" else text.split())
-    kept = [part for part in counts if part not in tokens]
-    if not kept:
+    learned = [token for token in counts if token not in tokens]
+    if not learned:
         raise _no_text()
-    kept.sort(key=lambda part: (-counts[part], part))
-    if max_tokens is not None and max_tokens < len(kept) + len(tokens):
+    learned.sort(key=lambda token: (-counts[token], token))
+    if max_tokens is not None and max_tokens < len(learned) + len(tokens):
         if "<unk>" not in tokens or max_tokens <= len(tokens):
-            raise _too_small(max_tokens, len(kept) + len(tokens))
-        kept = kept[: max_tokens - len(tokens)]
-    parts = tokens + (sorted(kept) if kind == "characters" else kept)
+            raise _too_small(max_tokens, len(learned) + len(tokens))
+        learned = learned[: max_tokens - len(tokens)]
+    vocabulary = tokens + (sorted(learned) if kind == "characters" else learned)
     unk = {"unk_token": "<unk>"} if "<unk>" in tokens else {}
-    return _library().models.WordLevel({part: i for i, part in enumerate(parts)}, **unk)
+    return _library().models.WordLevel({token: i for i, token in enumerate(vocabulary)}, **unk)
 
 
 def _merged(
@@ -420,14 +369,14 @@ def _too_small(max_tokens: int, least: int) -> ArgumentError:
 def _unknown_character(
     tokenizer: Tokenizer, texts: list[str], error: BaseException
 ) -> ArgumentError:
-    known = tokenizer.get_vocab()
+    vocabulary = tokenizer.get_vocab()
     for number, text in enumerate(_normalised(tokenizer, texts)):
-        for place, character in enumerate(text):
-            if character not in known:
+        for position, character in enumerate(text):
+            if character not in vocabulary:
                 return ArgumentError(
                     "texts",
                     expected="only characters of the vocabulary, which has no <unk>",
-                    got=f"{character!r} at character {place} of text {number}",
+                    got=f"{character!r} at character {position} of text {number}",
                     remedy="remove this character, or train the tokenizer with special=('unk',)",
                 )
     return ArgumentError(
