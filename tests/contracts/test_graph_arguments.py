@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import encodings, graphs, layers, models
 from edgewise.app.train import NeighbourSampler
-from edgewise.layers.normalisation import symmetric_weight
+from edgewise.layers import symmetric_weight
 from edgewise.models.pinsage import walk_neighbours
 from tests.contracts.test_models import example, keywords, small
 from tests.errors import refused

@@ -9,7 +9,7 @@ import torch
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.graphs import Edges, Intervals, Pattern, Runs, intervals, runs
+from edgewise.graphs import Edges, Intervals, Pattern, Runs
 from tests.errors import case, refused
 from tests.graphs.algebra import BINARY, SYMBOLS
 from tests.graphs.specification import PATTERNS, Spec
@@ -118,8 +118,8 @@ RUNS: dict[str, Pattern] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_compositions_of_runs_list_no_edges(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Edges, "contains", None)
-    monkeypatch.setattr(runs, "_list_edges", None)
-    monkeypatch.setattr(intervals, "_list_edges", None)
+    monkeypatch.setattr("edgewise.graphs.graph._list_run_edges", None)
+    monkeypatch.setattr("edgewise.graphs.graph._list_interval_edges", None)
     square = name == "class token"  # which has as many sources as targets
     for graph in (RUNS[name].bind(4096), RUNS[name].bind(4096 if square else 100, 4096)):
         assert graph.num_edges > 0

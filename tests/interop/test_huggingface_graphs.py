@@ -24,7 +24,7 @@ from edgewise.graphs.graph import bound_graphs
 from edgewise.interop.huggingface import attention as interop_attention
 from edgewise.interop.huggingface import on_graph
 from edgewise.interop.huggingface.attention import attention
-from edgewise.interop.huggingface.masks import reads_of_call
+from edgewise.interop.huggingface.masks import mask_of_call
 from tests.errors import case, refused
 from tests.interop.test_huggingface import LENGTHS, LONGEST, SMALL, T5, VOCABULARY, close, sentences
 
@@ -540,11 +540,11 @@ def test_the_last_query_of_a_causal_mask_is_aligned_with_the_last_key(
     written_keys = 7
     allowed = torch.ones(queries, written_keys, dtype=torch.bool).tril(written_keys - queries)
     sizes = {"q_length": queries, "q_offset": written_keys - queries}
-    reads = reads_of_call(batch_size=2, kv_length=written_keys + room, **sizes)
+    reads = mask_of_call(batch_size=2, kv_length=written_keys + room, **sizes)
     assert reads.graph(None).bind(queries, written_keys).dense().equal(allowed)
     padding = torch.ones(2, written_keys + room)
     padding[1, 0] = 0
-    padded = reads_of_call(
+    padded = mask_of_call(
         batch_size=2, kv_length=written_keys + room, attention_mask=padding, **sizes
     )
     matrix = padded.graph(None).bind(2 * queries, 2 * written_keys).dense()

@@ -23,8 +23,8 @@ class Beams:
 
     def best(self, ranking: Tensor, count: int) -> tuple[Beams, Tensor]:
         """Return the ``count`` best beams by ``ranking [B, K]``, and their indices."""
-        scores, which = ranking.topk(count)
-        return Beams(_take(self.ids, which), scores), which
+        scores, index = ranking.topk(count)
+        return Beams(_take(self.ids, index), scores), index
 
 
 @torch.no_grad()
@@ -80,8 +80,10 @@ def beam_search(
     text = Continuation(model, memory, cached=cached)
     if max_new_tokens < 1:
         return prompt
-    open_ = Beams(prompt[:, None].expand(-1, beams, -1), _first_alone(batch, beams, prompt.device))
-    done = Beams(_filled(open_.ids, max_new_tokens, padding), torch.full_like(open_.scores, NEVER))
+    open_ = Beams(
+        prompt[:, None].expand(-1, beams, -1), _initial_scores(batch, beams, prompt.device)
+    )
+    done = Beams(_pad(open_.ids, max_new_tokens, padding), torch.full_like(open_.scores, NEVER))
     undecided = torch.ones(batch, 1, dtype=torch.bool, device=prompt.device)
     new = open_.ids.flatten(0, 1)
     mask = None if attention_mask is None else attention_mask.repeat_interleave(beams, 0)
@@ -89,53 +91,53 @@ def beam_search(
         logits = text.read(new, mask).float().unflatten(0, (batch, beams))
         # Twice the beam size, so that enough beams continue even if the best token of each beam is
         # the end.
-        tried, parent = _continued(open_, logits.log_softmax(-1), 2 * beams)
+        tried, parent = _extend(open_, logits.log_softmax(-1), 2 * beams)
         ends = torch.full_like(tried.scores, step == max_new_tokens, dtype=torch.bool)
         if end is not None:
             ends |= tried.ids[..., -1] == end
         ended = ends & undecided
         ended[:, beams:] = False
         ranked = (tried.scores / step**length_penalty).masked_fill(~ended, NEVER)
-        finished = _filled(tried.ids, max_new_tokens - step, padding)
+        finished = _pad(tried.ids, max_new_tokens - step, padding)
         both = torch.cat([done.ids, finished], dim=1)
         done, _ = Beams(both, ranked).best(torch.cat([done.scores, ranked], dim=1), beams)
-        open_, which = tried.best(tried.scores.masked_fill(ends, NEVER), beams)
+        open_, beam = tried.best(tried.scores.masked_fill(ends, NEVER), beams)
         best_open, worst_done = open_.scores[:, :1] / step**length_penalty, done.scores.amin(1)
         undecided = undecided & (best_open > worst_done[:, None])
         if not bool(undecided.any()) or bool(ends.all()):
             break
-        rows = parent.gather(1, which) + beams * torch.arange(batch, device=prompt.device)[:, None]
+        rows = parent.gather(1, beam) + beams * torch.arange(batch, device=prompt.device)[:, None]
         text.select(rows.flatten())
         new, mask = open_.ids[..., -1].flatten()[:, None], None
-    return _cropped(done.ids[:, 0], start, end)
+    return _crop(done.ids[:, 0], start, end)
 
 
-def _first_alone(batch: int, beams: int, device: torch.device) -> Tensor:
+def _initial_scores(batch: int, beams: int, device: torch.device) -> Tensor:
     """Return initial scores that exclude all beams except one; all beams are equal at first."""
     scores = torch.full((batch, beams), NEVER, device=device)
     scores[:, 0] = 0.0
     return scores
 
 
-def _continued(open_: Beams, log_probability: Tensor, count: int) -> tuple[Beams, Tensor]:
+def _extend(open_: Beams, log_probability: Tensor, count: int) -> tuple[Beams, Tensor]:
     """Return the ``count`` best extensions ``[B, count, T + 1]``, and their parent beams."""
     vocabulary = log_probability.shape[-1]
     total = (open_.scores[..., None] + log_probability).flatten(1)
-    scores, place = total.topk(min(count, total.shape[1]))
-    parent, token = place // vocabulary, place % vocabulary
+    scores, index = total.topk(min(count, total.shape[1]))
+    parent, token = index // vocabulary, index % vocabulary
     ids = torch.cat([_take(open_.ids, parent), token[..., None]], dim=-1)
     return Beams(ids, scores), parent
 
 
-def _take(ids: Tensor, which: Tensor) -> Tensor:
-    return ids.gather(1, which[..., None].expand(-1, -1, ids.shape[-1]))
+def _take(ids: Tensor, index: Tensor) -> Tensor:
+    return ids.gather(1, index[..., None].expand(-1, -1, ids.shape[-1]))
 
 
-def _filled(ids: Tensor, count: int, padding: int) -> Tensor:
+def _pad(ids: Tensor, count: int, padding: int) -> Tensor:
     return torch.cat([ids, ids.new_full((*ids.shape[:-1], count), padding)], dim=-1)
 
 
-def _cropped(ids: Tensor, start: int, end: int | None) -> Tensor:
+def _crop(ids: Tensor, start: int, end: int | None) -> Tensor:
     """Cut off the columns that are padding in every text."""
     if end is None:
         return ids

@@ -69,16 +69,16 @@ class Continuation:
         self._extend(ids, mask)
         assert self._ids is not None
         new = ids if self.cache is not None else self._ids
-        reads: dict[str, Any] = {"cache": self.cache}
+        options: dict[str, Any] = {"cache": self.cache}
         if self._mask is not None:
             # Positions count tokens, without padding.
-            reads["positions"] = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -new.shape[1] :]
+            options["positions"] = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -new.shape[1] :]
         model = self.model
         if isinstance(model, EncoderDecoderModel):
             assert self.memory is not None
-            states = model.decode(new, self.memory, self._mask, **reads)
+            states = model.decode(new, self.memory, self._mask, **options)
         else:
-            states = model(new, self._mask, memory=self.memory, **reads)
+            states = model(new, self._mask, memory=self.memory, **options)
         return model.logits(states[:, -1])
 
     def select(self, rows: Tensor) -> None:

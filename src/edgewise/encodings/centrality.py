@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise.encodings.code import check_code
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import SQUARE
 from edgewise.graphs import Graph, check_square
 
@@ -28,7 +28,7 @@ def degrees(graph: Graph) -> Tensor:
     return torch.stack([graph.in_degree(), read_by], dim=1)
 
 
-class Centrality(nn.Module):
+class Centrality(GraphEncoding):
     r"""Add learned vectors of the in-degree and the out-degree to node features.
 
     .. math:: h_i = x_i + z^-_{\min(d^{in}_i, m)} + z^+_{\min(d^{out}_i, m)}
@@ -46,21 +46,14 @@ class Centrality(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, max_degree: int = 64) -> None:
         super().__init__()
         self.max_degree = max_degree
+        self.settings = (max_degree,)
         self.reads, self.read_by = (
             nn.Embedding(max_degree + 1, width),
             nn.Embedding(max_degree + 1, width),
         )
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.max_degree,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the in-degree and out-degree of each node, at most ``max_degree``, ``[N, 2]``."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_least, checked, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import EdgeTerms, TableBias
-from edgewise.encodings.code import check_code
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import (
     SQUARE,
     Members,
@@ -51,37 +51,31 @@ def shortest_paths(graph: Graph) -> Tensor:
                 [1, 2, 0, 1],
                 [2, 1, 1, 0]])
     """
-    found = _empty(graph, torch.long, FAR)
+    distances = _empty(graph, torch.long, FAR)
     for members in members_by_size(graph):
-        found[pair_index(graph, members)] = hops(members).flatten(1)
-    return found
+        distances[pair_index(graph, members)] = hops(members).flatten(1)
+    return distances
 
 
-def hops(members: Members, wanted: Tensor | None = None) -> Tensor:
-    """Return shortest path lengths ``[B, n, n]``, by breadth-first search from all nodes at once.
+def hops(members: Members, pairs: Tensor | None = None) -> Tensor:
+    """Return the distances ``[B, n, n]`` from source j to target i, or -1 if there is no path.
 
-    Entry ``[b, i, j]`` is the distance from source j to target i of graph b, or -1 if there is no
-    path. Each step of the search is one matrix product.
-
-    Args:
-        members: B graphs with n nodes each.
-        wanted: mask ``[B, n, n]`` of the pairs to search for; all by default. The search stops when
-            the distances of these pairs are found; the entries of other pairs may remain -1.
+    If a mask ``pairs`` is given, entries of other pairs may be -1.
     """
     n = members.nodes.shape[1]
-    reads = members.adjacency.float()
-    sparse = sparse_matrix(reads[0]) if len(reads) == 1 and n > DENSE else None
-    reached = torch.eye(n, device=reads.device).repeat(len(reads), 1, 1)
-    steps = torch.full(reads.shape, FAR, dtype=torch.long, device=reads.device)
+    adjacency = members.adjacency.float()
+    sparse = sparse_matrix(adjacency[0]) if len(adjacency) == 1 and n > DENSE else None
+    reached = torch.eye(n, device=adjacency.device).repeat(len(adjacency), 1, 1)
+    steps = torch.full(adjacency.shape, FAR, dtype=torch.long, device=adjacency.device)
     steps[reached > 0] = 0
     for step in range(1, n):
-        product = torch.bmm(reads, reached) if sparse is None else (sparse @ reached[0])[None]
+        product = torch.bmm(adjacency, reached) if sparse is None else (sparse @ reached[0])[None]
         reached = product.clamp_(max=1)
         new = (reached > 0) & (steps == FAR)
         if not bool(new.any()):
             break
         steps[new] = step
-        if wanted is not None and not bool((wanted & (steps == FAR)).any()):
+        if pairs is not None and not bool((pairs & (steps == FAR)).any()):
             break
     return steps
 
@@ -112,53 +106,44 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
                 [ 3, -1],
                 [-1, -1]])
     """
-    found = torch.full((_pairs(graph), max_path_length), FAR, dtype=torch.long, device=graph.device)
-    number = torch.arange(graph.num_edges, device=graph.device)
+    size = _num_pairs(graph), max_path_length
+    all_paths = torch.full(size, FAR, dtype=torch.long, device=graph.device)
     for members in members_by_size(graph):
         count, n = members.nodes.shape
         local = torch.full((graph.num_targets,), FAR, device=graph.device)
-        row = torch.full_like(local, FAR)
+        member = torch.full_like(local, FAR)
         local[members.nodes] = torch.arange(n, device=graph.device)
-        row[members.nodes] = torch.arange(count, device=graph.device)[:, None]
-        mine = row[graph.target] >= 0
+        member[members.nodes] = torch.arange(count, device=graph.device)[:, None]
+        index = (member[graph.target] >= 0).nonzero()[:, 0]
+        target, source = graph.target[index], graph.source[index]
         edge = torch.full((count, n, n), FAR, device=graph.device)
-        place = row[graph.target[mine]], local[graph.target[mine]], local[graph.source[mine]]
-        edge[place] = number[mine]
+        edge[member[target], local[target], local[source]] = index
 
-        before = _before(members, hops(members))
+        predecessor = _predecessors(members, hops(members))
         paths = torch.full((count, n, n, max_path_length), FAR, device=graph.device)
         batch = torch.arange(count, device=graph.device)[:, None, None]
         source = torch.arange(n, device=graph.device).expand(count, n, n)
-        at = source.mT.clone()  # Follow the path from the target back to the source.
+        node = source.mT.clone()  # Follow the path from the target back to the source.
         for step in range(max_path_length):
-            last = before[batch, at, source]
+            last = predecessor[batch, node, source]
             going = last >= 0
             if not bool(going.any()):
                 break
-            paths[..., step] = edge[batch, at, last.clamp(min=0)].where(going, FAR)
-            at = last.where(going, at)
-        found[pair_index(graph, members)] = paths.flatten(1, 2)
-    return found
+            paths[..., step] = edge[batch, node, last.clamp(min=0)].where(going, FAR)
+            node = last.where(going, node)
+        all_paths[pair_index(graph, members)] = paths.flatten(1, 2)
+    return all_paths
 
 
-def _before(members: Members, steps: Tensor) -> Tensor:
-    """Return the last node before i on a shortest path from j to i, for all i and j.
-
-    Args:
-        members: B graphs with n nodes each.
-        steps: distances ``[B, n, n]`` from :func:`hops`.
-
-    Returns:
-        Node indices ``[B, n, n]``; -1 if i = j or there is no path. Of several nodes, the lowest
-        index is returned.
-    """
+def _predecessors(members: Members, steps: Tensor) -> Tensor:
+    """Return the node before i on a shortest path from j to i, ``[B, n, n]``, or -1 if none."""
     n = steps.shape[1]
-    before = torch.full_like(steps, FAR)
+    predecessor = torch.full_like(steps, FAR)
     for node in reversed(range(n)):  # The lowest index is written last, so that it is kept.
         through = members.adjacency[:, :, node, None] > 0
         shorter = (steps[:, node, None] == steps - 1) & (steps > 0)
-        before[through & shorter] = node
-    return before
+        predecessor[through & shorter] = node
+    return predecessor
 
 
 def resistance_distances(graph: Graph) -> Tensor:
@@ -179,16 +164,16 @@ def resistance_distances(graph: Graph) -> Tensor:
         >>> encodings.resistance_distances(ring).view(4, 4)[0]
         tensor([0.0000, 0.7500, 0.7500, 1.0000])
     """
-    found = _empty(graph, torch.float32, torch.inf)
+    resistances = _empty(graph, torch.float32, torch.inf)
     for members in members_by_size(graph):
         check_undirected(members)
         adjacency = members.without_loops()
         inverse = torch.linalg.pinv(torch.diag_embed(adjacency.sum(2)) - adjacency, hermitian=True)
-        own = inverse.diagonal(dim1=1, dim2=2)
-        resistance = own[:, :, None] + own[:, None] - 2 * inverse
+        diagonal = inverse.diagonal(dim1=1, dim2=2)
+        resistance = diagonal[:, :, None] + diagonal[:, None] - 2 * inverse
         resistance = resistance.clamp(min=0).masked_fill(hops(members) == FAR, torch.inf)
-        found[pair_index(graph, members)] = resistance.flatten(1).float()
-    return found
+        resistances[pair_index(graph, members)] = resistance.flatten(1).float()
+    return resistances
 
 
 @checked(max_distance=0, walk=0)
@@ -236,42 +221,42 @@ def distance_encoding(
     times = torch.bincount(nodes, minlength=graph.num_targets)
     code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
     for members in members_by_size(graph):
-        own = times[members.nodes]
-        of_set = own[:, None].expand(members.adjacency.shape)  # [b, i, j]: i is reached from j
+        count = times[members.nodes]
+        of_set = count[:, None].expand(members.adjacency.shape)  # [b, i, j]: i is reached from j
         steps = hops(members, of_set > 0)
         kinds = torch.where((steps == FAR) | (steps > max_distance), max_distance + 1, steps)
-        counts = own.new_zeros(*own.shape, max_distance + 2).scatter_add(2, kinds, of_set)
-        landing, at = [counts.float()], (own > 0).double()[..., None]
+        counts = count.new_zeros(*count.shape, max_distance + 2).scatter_add(2, kinds, of_set)
+        columns, probability = [counts.float()], (count > 0).double()[..., None]
         for _ in range(walk):
-            at = members.walk() @ at
-            landing.append(at.float())
-        code[members.nodes] = torch.cat(landing, dim=2)
+            probability = members.walk() @ probability
+            columns.append(probability.float())
+        code[members.nodes] = torch.cat(columns, dim=2)
     return code
 
 
 def _check_set(nodes: Tensor, n: int) -> None:
-    whole = nodes.dtype in (torch.int32, torch.int64) and nodes.dim() == 1
-    if not (whole and len(nodes) and int(nodes.min()) >= 0 and int(nodes.max()) < n):
+    has_indices = nodes.dtype in (torch.int32, torch.int64) and nodes.dim() == 1 and len(nodes) > 0
+    if not (has_indices and int(nodes.min()) >= 0 and int(nodes.max()) < n):
         raise ArgumentError(
             "nodes",
             expected=f"the indices [S] of one or more of the graph's nodes, from 0 to {n - 1}",
             got=f"{describe(nodes)}, from {nodes.min()} to {nodes.max()}"
-            if whole and len(nodes)
+            if has_indices
             else describe(nodes),
             remedy="give integers in this range, such as torch.tensor([0]) for a node, or "
             "torch.tensor([0, 1]) for a link",
         )
 
 
-def _pairs(graph: Graph) -> int:
+def _num_pairs(graph: Graph) -> int:
     return int(member_sizes(graph).square().sum())
 
 
 def _empty(graph: Graph, dtype: torch.dtype, fill: float) -> Tensor:
-    return torch.full((_pairs(graph),), fill, dtype=dtype, device=graph.device)
+    return torch.full((_num_pairs(graph),), fill, dtype=dtype, device=graph.device)
 
 
-class DistanceEncoding(nn.Module):
+class DistanceEncoding(GraphEncoding):
     r"""Add a linear map of log(1 + the number of nodes at distance d), for d from 1 to m.
 
     The code of a node is :func:`distance_encoding` with the set of all nodes of its graph. A last
@@ -290,19 +275,12 @@ class DistanceEncoding(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, max_distance: int = 5) -> None:
         super().__init__()
         check_least("max_distance", max_distance, 1, "choose for example 5")
         self.max_distance = max_distance
+        self.settings = (max_distance,)
         self.project = nn.Linear(max_distance + 1, width, bias=False)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return for each node the number of nodes at each distance, ``[N, max_distance + 1]``.
@@ -324,7 +302,7 @@ class DistanceEncoding(nn.Module):
         return out
 
 
-class ShortestPath(nn.Module):
+class ShortestPath(GraphEncoding):
     r"""Learned attention bias of the shortest-path distance, :math:`b_{ij} = T[\min(d(j, i), m)]`.
 
     Args:
@@ -343,20 +321,15 @@ class ShortestPath(nn.Module):
         torch.Size([4, 32])
     """
 
-    compares_graphs = False
     of_pairs = True
 
     def __init__(self, heads: int, max_distance: int = 20) -> None:
         super().__init__()
         check_least("max_distance", max_distance, 1, "choose for example 20")
         self.max_distance = max_distance
+        self.settings = (max_distance,)
         self.table = nn.Parameter(torch.empty(max_distance + 2, heads))
         nn.init.normal_(self.table, std=0.02)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the clipped distance of each pair of nodes, ``[P]``; see :func:`shortest_paths`.
@@ -376,7 +349,7 @@ class ShortestPath(nn.Module):
         return {"bias": TableBias(code, self.table)}
 
 
-class PathEdges(nn.Module):
+class PathEdges(GraphEncoding):
     r"""Learned attention bias from the features of the edges along a shortest path (Graphormer).
 
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
@@ -399,19 +372,14 @@ class PathEdges(nn.Module):
         torch.Size([16, 4])
     """
 
-    compares_graphs = False
     of_pairs = True
 
     def __init__(self, edge_width: int, heads: int, max_path_length: int = 5) -> None:
         super().__init__()
         self.max_path_length = max_path_length
+        self.settings = (max_path_length,)
         self.weight = nn.Parameter(torch.empty(max_path_length, edge_width, heads))
         nn.init.normal_(self.weight, std=edge_width**-0.5)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.max_path_length,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the edges of a shortest path for each pair of nodes, ``[P, max_path_length]``.
@@ -429,28 +397,19 @@ class PathEdges(nn.Module):
         """
         of_edges = edge_attr @ self.weight  # [max_path_length, E, H]
         total = of_edges.new_zeros(len(code), of_edges.shape[-1])
-        for place, of_place in enumerate(of_edges):
-            there = (code[:, place] >= 0).nonzero()[:, 0]
-            total = total.index_add(0, there, of_place[code[there, place]])
+        for position, values in enumerate(of_edges):
+            pair = (code[:, position] >= 0).nonzero()[:, 0]
+            total = total.index_add(0, pair, values[code[pair, position]])
         return total / (code >= 0).sum(1, keepdim=True).clamp(min=1)
 
 
 def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
-    """Group pairs that have the same distance and the same edge features along their paths.
+    """Group pairs with equal distances, :meth:`ShortestPath.code`, and edge features along paths.
 
-    All pairs of a group have the same ``ShortestPath`` and ``PathEdges`` biases. Molecules have few
-    groups, because there are few kinds of bonds. If edge features require a gradient, no two edges
-    are treated as equal, so that each edge gets its gradient.
-
-    Args:
-        distances: result of :meth:`ShortestPath.code`, ``[P]``.
-        paths: result of :meth:`PathEdges.code`, ``[P, max_path_length]``.
-        edge_attr: edge features ``[E, edge_width]``.
-
-    Returns:
-        The group index of each pair, ``[P]``, and the index of one pair of each group,
-        ``[groups]``.
+    Return the group of each pair ``[P]``, and the index of one pair of each group, because all
+    pairs of a group have the same biases.
     """
+    # Each edge is to get its gradient.
     if edge_attr.requires_grad:
         kind = torch.arange(len(edge_attr), device=edge_attr.device)
     else:
@@ -462,10 +421,10 @@ def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[T
     num_groups = int(group.max()) + 1 if len(group) else 1
     for edge in paths.long().unbind(1):
         if num_groups > torch.iinfo(torch.long).max // num_kinds:
-            found, group = group.unique(return_inverse=True)
-            num_groups = len(found)
+            groups, group = group.unique(return_inverse=True)
+            num_groups = len(groups)
         group, num_groups = group * num_kinds + kind[edge], num_groups * num_kinds
-    found, group = group.unique(return_inverse=True)
+    groups, group = group.unique(return_inverse=True)
     pair = torch.arange(len(group), device=group.device)
-    first = torch.full_like(found, len(group)).scatter_reduce_(0, group, pair, "amin")
+    first = torch.full_like(groups, len(group)).scatter_reduce_(0, group, pair, "amin")
     return group, first

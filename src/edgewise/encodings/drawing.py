@@ -54,17 +54,17 @@ def draw(
     from matplotlib.figure import Figure
 
     if isinstance(encoding, Tensor):
-        codes, alike = _as_they_are(encoding)
+        codes, similarity = _precomputed_codes(encoding)
     else:
-        codes, alike = _codes(encoding, length, width, graph)
+        codes, similarity = _codes(encoding, length, width, graph)
     figure = Figure(figsize=(8.4, 4.2), layout="constrained")
     titles = ("code", "entry", "position"), ("similarity", "source", "target")
-    for axes, shown, (title, x, y) in zip(
-        figure.subplots(1, 2), (codes, alike), titles, strict=True
+    for axes, image, (title, x, y) in zip(
+        figure.subplots(1, 2), (codes, similarity), titles, strict=True
     ):
         # Infinite distances, between components, do not set the scale.
-        limit = max(float(shown.nan_to_num(0, 0, 0).abs().max()), 1e-9)
-        axes.imshow(shown.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
+        limit = max(float(image.nan_to_num(0, 0, 0).abs().max()), 1e-9)
+        axes.imshow(image.numpy(), cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
         axes.set_title(title, fontsize=9)
         axes.set_xlabel(x, fontsize=8)
         axes.set_ylabel(y, fontsize=8)
@@ -76,40 +76,28 @@ def draw(
 def _codes(
     encoding: nn.Module, length: int, width: int, graph: Graph | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the encoding of each position and the pairwise similarities of the positions.
-
-    The arguments are those of :func:`draw`. For a relative encoding, the first result holds the
-    terms that it adds to the scores of the last position, one row per source.
-    """
+    """Return the encoding of each position and the pairwise similarities of the positions."""
     if graph is None:
         graph = window(1).bind(length).without_self_loops()
-    of_graph: Any = encoding
+    coded: Any = encoding
     if isinstance(encoding, tuple(OF_PAIRS.values())):
-        bias = encoding(of_graph.code(graph))["bias"].expand()
-        alike = bias.mean(-1).view(graph.num_targets, -1)
-        codes = alike
-    elif isinstance(encoding, tuple(OF_NODES.values())):
+        bias = encoding(coded.code(graph))["bias"].expand()
+        codes = bias.mean(-1).view(graph.num_targets, -1)
+        return codes, codes
+    if isinstance(encoding, tuple(OF_NODES.values())):
         encoding.eval()
-        codes = encoding(torch.zeros(graph.num_targets, width), of_graph.code(graph))
-        alike = codes @ codes.T
+        codes = encoding(torch.zeros(graph.num_targets, width), coded.code(graph))
     elif isinstance(encoding, tuple(RELATIVE.values())):
-        codes, alike = _relative(encoding, length)
+        return _relative(encoding, length)
     elif isinstance(encoding, tuple(TURNED.values())):
         codes = encoding(torch.ones(length, 1, width))[:, 0]
-        alike = codes @ codes.T
     else:
         codes = encoding(torch.zeros(length, width))
-        alike = codes @ codes.T
-    return codes, alike
+    return codes, codes @ codes.T
 
 
-def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return precomputed encodings as a matrix, and the pairwise similarities of the nodes.
-
-    Args:
-        codes: encodings of nodes ``[N, K]``, whose similarities are their inner products; or of
-            pairs of nodes ``[N · N]``, which are themselves the similarities.
-    """
+def _precomputed_codes(codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return codes of nodes or pairs as a matrix, and the pairwise similarities of the nodes."""
     nodes = math.isqrt(codes.numel())
     if codes.dim() not in (1, 2) or (codes.dim() == 1 and nodes**2 != len(codes)):
         raise ArgumentError(
@@ -125,25 +113,15 @@ def _as_they_are(codes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _relative(encoding: nn.Module, length: int) -> tuple[Tensor, Tensor]:
-    """Return the terms that a relative encoding adds to attention scores on ``length`` positions.
-
-    Returns:
-        The terms of the last position, ``[length, H]`` with one row per source, and the terms of
-        all pairs of positions, ``[length, length]``, averaged over the heads.
-    """
+    """Return the score terms of the last position ``[length, H]``, and the means of all pairs."""
     graph = complete().bind(length)
-    terms = encoding(graph)
-    edge = _numbers(terms, graph)
-    from_last = graph.target == length - 1
-    return edge[from_last], edge.mean(-1).view(length, length)
+    terms = _score_terms(encoding(graph), graph)
+    is_last = graph.target == length - 1
+    return terms[is_last], terms.mean(-1).view(length, length)
 
 
-def _numbers(terms: EdgeTerms, graph: Graph) -> Tensor:
-    """Return one number for each edge and head, ``[E, H]``, from the edge terms of attention.
-
-    The number is the bias of the edge plus the sum of the entries of the vector that is added to
-    its key.
-    """
+def _score_terms(terms: EdgeTerms, graph: Graph) -> Tensor:
+    """Return the bias of each edge plus the sum of the vector added to its key, ``[E, H]``."""
     bias, key = terms.get("bias"), terms.get("edge_key")
     total = torch.zeros(graph.num_edges, 1)
     if bias is not None:

@@ -67,11 +67,11 @@ def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> In
         intimacy = alpha * torch.linalg.inv(eye - (1 - alpha) * members.walk())
         intimacy.diagonal(dim1=1, dim2=2).fill_(torch.inf)
         chosen = intimacy.argsort(dim=2, descending=True, stable=True)[..., : num_neighbours + 1]
-        wanted = torch.zeros(count, n, n, dtype=torch.bool, device=graph.device)
-        wanted.scatter_(2, chosen, True)
-        kept = chosen.shape[2]
-        steps[members.nodes, :kept] = hops(members, wanted).gather(2, chosen)
+        pairs = torch.zeros(count, n, n, dtype=torch.bool, device=graph.device)
+        pairs.scatter_(2, chosen, True)
+        num_chosen = chosen.shape[2]
+        steps[members.nodes, :num_chosen] = hops(members, pairs).gather(2, chosen)
         row = members.nodes[:, None, :].expand(-1, n, -1)
-        nodes[members.nodes, :kept] = row.gather(2, chosen)
-    there = steps != FAR
-    return Intimates(there.sum(1), nodes[there], steps[there])
+        nodes[members.nodes, :num_chosen] = row.gather(2, chosen)
+    is_reachable = steps != FAR
+    return Intimates(is_reachable.sum(1), nodes[is_reachable], steps[is_reachable])

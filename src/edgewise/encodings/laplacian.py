@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_least
 from edgewise._utils.errors import ArgumentError, counted, require
-from edgewise.encodings.code import check_code
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import (
     LARGEST,
     Members,
@@ -107,24 +107,20 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     values = torch.zeros(len(sizes), k, dtype=torch.double, device=graph.device)
     for members in members_by_size(graph):
         check_undirected(members)
-        found, vector = torch.linalg.eigh(_laplacian(members))
-        # Eigenvalues are sorted in ascending order, so the first ``zero`` eigenvalues are 0.
-        zero = (found < CONNECTED).sum(1, keepdim=True)
-        column = zero + torch.arange(k, device=graph.device)
-        there = column < found.shape[1]
-        column = column.clamp(max=found.shape[1] - 1)
-        values[members.which] = found.gather(1, column) * there
-        chosen = vector.gather(2, column[:, None].expand(-1, vector.shape[1], -1))
-        vectors[members.nodes] = _with_sign(chosen) * there[:, None]
+        eigenvalues, eigenvectors = torch.linalg.eigh(_laplacian(members))
+        # Eigenvalues are sorted in ascending order, so the first ``num_zero`` eigenvalues are 0.
+        num_zero = (eigenvalues < CONNECTED).sum(1, keepdim=True)
+        column = num_zero + torch.arange(k, device=graph.device)
+        exists = column < eigenvalues.shape[1]
+        column = column.clamp(max=eigenvalues.shape[1] - 1)
+        values[members.graph_ids] = eigenvalues.gather(1, column) * exists
+        index = column[:, None].expand(-1, eigenvectors.shape[1], -1)
+        vectors[members.nodes] = _with_sign(eigenvectors.gather(2, index)) * exists[:, None]
     return values.float(), vectors.float()
 
 
 def has_repeated_eigenvalues(values: Tensor) -> Tensor:
-    """Return for each of G graphs whether two of its eigenvalues are equal, ``[G]``.
-
-    ``values`` ``[G, k]`` are the k lowest nonzero eigenvalues, padded with 0. Higher eigenvalues
-    are not compared.
-    """
+    """Return whether two nonzero eigenvalues of each graph, ``[G, k]``, are equal, ``[G]``."""
     return ((values.diff(dim=1) < SAME) & (values[:, 1:] > 0)).any(1)
 
 
@@ -143,21 +139,17 @@ def _laplacian(members: Members) -> Tensor:
 
 
 def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
-    """Return k eigenvalues ``[1, k]`` and eigenvectors ``[n, k]`` of one large graph of n nodes.
-
-    The eigenvalues are the lowest nonzero ones of the Laplacian, a sparse matrix. They are computed
-    by the Lanczos method.
-    """
+    """Return :func:`laplacian_eigenpairs` of one large graph, by the Lanczos method."""
     require("scipy", extra="graphs", purpose="eigenvectors of a large graph")
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components, laplacian
     from scipy.sparse.linalg import eigsh
 
     n = graph.num_targets
-    source, target = (part.cpu().numpy() for part in (graph.source, graph.target))
-    other = source != target
-    ones = torch.ones(int(other.sum()), dtype=torch.double).numpy()
-    matrix = coo_array((ones, (target[other], source[other])), shape=(n, n)).tocsr()
+    source, target = graph.edge_index.cpu().numpy()
+    is_edge = source != target  # Without self-loops.
+    ones = torch.ones(int(is_edge.sum()), dtype=torch.double).numpy()
+    matrix = coo_array((ones, (target[is_edge], source[is_edge])), shape=(n, n)).tocsr()
     matrix.data[:] = 1  # SciPy has summed duplicate edges; an edge counts once.
     if (matrix != matrix.T).nnz:
         raise ArgumentError(
@@ -179,11 +171,11 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     shifted.setdiag(shifted.diagonal() + 2)
     # A fixed start makes the result reproducible.
     start = torch.ones(n, dtype=torch.double).numpy()
-    found, vectors = eigsh(shifted, k=zero + k, which="LA", v0=start)
-    order = found.argsort()[::-1][zero:]
-    values = torch.from_numpy(2 - found[order].copy())
-    found_vectors = _with_sign(torch.from_numpy(vectors[:, order].copy())).float()
-    return values.float()[None].to(graph.device), found_vectors.to(graph.device)
+    eigenvalues, eigenvectors = eigsh(shifted, k=zero + k, which="LA", v0=start)
+    order = eigenvalues.argsort()[::-1][zero:]
+    values = torch.from_numpy(2 - eigenvalues[order].copy()).float()[None]
+    vectors = _with_sign(torch.from_numpy(eigenvectors[:, order].copy())).float()
+    return values.to(graph.device), vectors.to(graph.device)
 
 
 def random_signs(k: int, like: Tensor) -> Tensor:
@@ -195,7 +187,7 @@ class RepeatedEigenvalueWarning(UserWarning):
     """Warning: eigenvectors of repeated eigenvalues depend on the node order."""
 
 
-class Laplacian(nn.Module):
+class Laplacian(GraphEncoding):
     """Add a linear map of Laplacian eigenvectors U, :math:`x_i + W (U_{i1}, …, U_{ik})`.
 
     The sign of each eigenvector is sampled in every training step.
@@ -213,18 +205,11 @@ class Laplacian(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, k: int = 8) -> None:
         super().__init__()
         self.k = k
+        self.settings = (k,)
         self.project = nn.Linear(k, width, bias=False)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the eigenvectors ``[N, k]``. Compute them once per data set."""
@@ -240,7 +225,7 @@ class Laplacian(nn.Module):
         return out
 
 
-class SignInvariant(nn.Module):
+class SignInvariant(GraphEncoding):
     """Add a map of Laplacian eigenvectors that does not depend on their signs (SignNet).
 
     The result is :math:`x + ρ([φ(u_1) + φ(-u_1), …, φ(u_k) + φ(-u_k)])`, with networks ρ and φ.
@@ -259,19 +244,12 @@ class SignInvariant(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, k: int = 8, hidden: int = 16) -> None:
         super().__init__()
         self.k = k
+        self.settings = (k,)
         self.each = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
         self.all = nn.Sequential(nn.Linear(k * hidden, width), nn.ReLU(), nn.Linear(width, width))
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the eigenvectors ``[N, k]``; see :meth:`Laplacian.code`."""

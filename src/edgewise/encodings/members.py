@@ -23,18 +23,14 @@ LARGEST = 8192  # maximum number of nodes per graph; a float64 matrix takes 512 
 
 
 class Members(NamedTuple):
-    """Adjacency matrices of some graphs of a batch: B graphs with n nodes each.
+    """Adjacency matrices of B graphs with n nodes each of a batch."""
 
-    Attributes:
-        which: indices of these graphs in the batch, ``[B]``.
-        nodes: indices of their nodes among all nodes of the batch, ``[B, n]``.
-        adjacency: float64 matrices ``[B, n, n]``; ``[b, i, j]`` is 1 if there is an edge from
-            source j to target i.
-    """
-
-    which: Tensor
+    graph_ids: Tensor
+    """Indices of these graphs in the batch, ``[B]``."""
     nodes: Tensor
+    """Indices of their nodes among all nodes of the batch, ``[B, n]``."""
     adjacency: Tensor
+    """Float64 matrices ``[B, n, n]``; ``[b, i, j]`` is 1 for an edge from source j to target i."""
 
     def without_loops(self) -> Tensor:
         """Return the adjacency matrices ``[B, n, n]`` with diagonal 0 (no self-loops)."""
@@ -43,10 +39,7 @@ class Members(NamedTuple):
         return adjacency
 
     def walk(self) -> Tensor:
-        """Return the transition matrices of random walks from targets to sources, ``[B, n, n]``.
-
-        Entry ``[b, i, j]`` is the probability that a walk at target i steps to source j.
-        """
+        """Return the probabilities ``[B, n, n]`` that a walk at target i steps to source j."""
         return self.adjacency / self.adjacency.sum(2, keepdim=True).clamp(min=1)
 
 
@@ -67,12 +60,7 @@ def member_sizes(graph: Graph) -> Tensor:
 
 
 def members_by_size(graph: Graph) -> Iterator[Members]:
-    """Yield the graphs of a batch, grouped by number of nodes, in chunks that fit into memory.
-
-    Raises:
-        ArgumentError: the numbers of sources and targets differ, or a graph is too large for a
-            dense matrix.
-    """
+    """Yield the graphs of a batch, grouped by number of nodes, in chunks that fit into memory."""
     sizes = member_sizes(graph)
     if sizes.numel() and int(sizes.max()) > LARGEST:
         raise ArgumentError(
@@ -92,52 +80,35 @@ def members_by_size(graph: Graph) -> Iterator[Members]:
         if size == 0:
             continue
         same = (sizes == size).nonzero()[:, 0]
-        for which in same.split(max(1, AT_ONCE // size**2)):
-            chosen = count[which]
-            place, offset = runs_and_positions(chosen)
-            edge = by_member[first[which][place] + offset]
-            adjacency = torch.zeros(len(which), size, size, dtype=torch.double, device=sizes.device)
-            adjacency[place, target[edge], source[edge]] = 1
-            nodes = start[which, None] + torch.arange(size, device=sizes.device)
-            yield Members(which, nodes, adjacency)
+        for graph_ids in same.split(max(1, AT_ONCE // size**2)):
+            row, offset = runs_and_positions(count[graph_ids])
+            edge = by_member[first[graph_ids][row] + offset]
+            adjacency = torch.zeros(
+                len(graph_ids), size, size, dtype=torch.double, device=sizes.device
+            )
+            adjacency[row, target[edge], source[edge]] = 1
+            nodes = start[graph_ids, None] + torch.arange(size, device=sizes.device)
+            yield Members(graph_ids, nodes, adjacency)
 
 
 def check_undirected(members: Members) -> None:
-    """Raise an error if one of the graphs ``members`` is directed.
-
-    Raises:
-        ArgumentError: a graph has an edge without the reverse edge.
-    """
-    causal = (members.adjacency != members.adjacency.mT).flatten(1).any(1)
-    if bool(causal.any()):
+    """Raise ArgumentError if a graph has an edge without the reverse edge."""
+    is_directed = (members.adjacency != members.adjacency.mT).flatten(1).any(1)
+    if bool(is_directed.any()):
         raise ArgumentError(
             "graph",
             expected="an undirected graph, every edge in both directions",
-            got=f"edges in one direction only, in graph {int(members.which[causal][0])} of the "
-            "batch",
+            got="edges in one direction only, in graph "
+            f"{int(members.graph_ids[is_directed][0])} of the batch",
             remedy="add the reverse edges: graph | graph.transpose()",
         )
 
 
-def pair_starts(graph: Graph) -> Tensor:
-    """Return the index of the first pair of each graph among all pairs of the batch, ``[G]``.
-
-    Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order: by target, and
-    for each target all nodes of the same graph as sources.
-    """
-    return starts(member_sizes(graph).square())
-
-
 def pair_index(graph: Graph, members: Members) -> Tensor:
-    """Return the indices of the pairs of nodes of some graphs among all pairs of the batch.
+    """Return the indices ``[B, n · n]`` of pairs of nodes among all pairs of the batch ``graph``.
 
-    Args:
-        graph: batch of graphs; :func:`pair_starts` describes the order of its pairs.
-        members: B graphs of this batch with n nodes each.
-
-    Returns:
-        Indices ``[B, n · n]``.
+    Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order.
     """
-    count = members.nodes.shape[1] ** 2
-    pairs = torch.arange(count, device=members.nodes.device)
-    return pair_starts(graph)[members.which, None] + pairs
+    first = starts(member_sizes(graph).square())
+    pairs = torch.arange(members.nodes.shape[1] ** 2, device=members.nodes.device)
+    return first[members.graph_ids, None] + pairs

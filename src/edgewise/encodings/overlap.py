@@ -54,8 +54,8 @@ def common_neighbours(pairs: Tensor, graph: Graph) -> Tensor:
     for rows in torch.arange(len(low), device=keys.device).split(sizes) if len(keys) else ():
         run, position = runs_and_positions(degree[low[rows]])
         middle = neighbour[first[low[rows[run]]] + position]
-        wanted = high[rows[run]] * nodes + middle
-        place = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
-        found = keys[place] == wanted
-        out.index_add_(0, rows[run[found]], weight[middle[found]])
+        key = high[rows[run]] * nodes + middle
+        index = torch.searchsorted(keys, key).clamp_(max=len(keys) - 1)
+        is_common = keys[index] == key
+        out.index_add_(0, rows[run[is_common]], weight[middle[is_common]])
     return out

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_least
-from edgewise.encodings.code import check_code
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square
 
@@ -60,7 +60,7 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     return code.float()
 
 
-class RandomWalk(nn.Module):
+class RandomWalk(GraphEncoding):
     r"""Add a linear map of the return probabilities of random walks, :math:`x_i + W c_i`.
 
     Batch norm is applied to the probabilities c first.
@@ -78,20 +78,13 @@ class RandomWalk(nn.Module):
         torch.Size([10, 16])
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, steps: int = 20) -> None:
         super().__init__()
         self.steps = steps
+        self.settings = (steps,)
         # Return probabilities after many steps vary little between nodes, so normalise them.
         self.norm = nn.BatchNorm1d(steps)
         self.project = nn.Linear(steps, width, bias=False)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.steps,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the return probabilities ``[N, steps]``; compute them once per data set."""

@@ -87,24 +87,24 @@ class Buckets(nn.Module):
         key = ("buckets", buckets, self.max_distance, self.bidirectional)
         return {"bias": by_offset(graph, key, self.bucket, self.table)}
 
-    def bucket(self, behind: Tensor) -> Tensor:
+    def bucket(self, offset: Tensor) -> Tensor:
         """Return the bucket index of each offset.
 
         Args:
-            behind: offsets i - j from source j to target i, any shape; negative for sources after
+            offset: offsets i - j from source j to target i, any shape; negative for sources after
                 the target.
         """
         count = self.table.shape[0]
-        shift = torch.zeros_like(behind)
+        shift = torch.zeros_like(offset)
         if self.bidirectional:
             count //= 2
-            shift = (behind < 0).long() * count
-            behind = behind.abs()
-        behind = behind.clamp(min=0)
+            shift = (offset < 0).long() * count
+            offset = offset.abs()
+        offset = offset.clamp(min=0)
         exact = count // 2
-        growth = (behind.clamp(min=1).float() / exact).log() / math.log(self.max_distance / exact)
+        growth = (offset.clamp(min=1).float() / exact).log() / math.log(self.max_distance / exact)
         far = (exact + (growth * (count - exact)).long()).clamp(max=count - 1)
-        return shift + torch.where(behind < exact, behind, far)
+        return shift + torch.where(offset < exact, offset, far)
 
 
 class ALiBi(nn.Module):
@@ -238,21 +238,16 @@ def _clipped(graph: Graph, radius: int) -> Tensor:
     return check_sized(graph).cached(("clipped", radius), make)
 
 
-def _clip(behind: Tensor, radius: int) -> Tensor:
-    return behind.clamp(-radius, radius) + radius
+def _clip(offset: Tensor, radius: int) -> Tensor:
+    return offset.clamp(-radius, radius) + radius
 
 
 def by_offset(
     graph: Graph, key: Hashable, classes: Callable[[Tensor], Tensor], table: Tensor
 ) -> TableBias:
-    """Return the attention bias of each edge's offset i - j: ``table[classes(i - j)]``.
+    """Return the attention bias ``table[classes(i - j)]`` of each edge.
 
-    Args:
-        graph: graph of the edges; it stores the classes.
-        key: name under which the graph stores the classes.
-        classes: function that maps offsets ``i - j`` to classes (rows of ``table``); it also
-            receives offsets at which the graph has no edge.
-        table: bias of each class, ``[classes, H]``.
+    The graph stores the classes under ``key``; ``classes`` also receives offsets without an edge.
     """
     graph = check_sized(graph).to(table.device)
     if torch.compiler.is_compiling():
@@ -263,7 +258,7 @@ def by_offset(
         target = torch.arange(1 - graph.num_targets, 1, device=table.device)
         source = torch.arange(graph.num_sources, device=table.device)
         count = max(graph.num_targets + graph.num_sources - 1, 0)
-        behind = graph.num_sources - 1 - torch.arange(count, device=table.device)
-        return Offsets(target, source, classes(behind), graph)
+        offset = graph.num_sources - 1 - torch.arange(count, device=table.device)
+        return Offsets(target, source, classes(offset), graph)
 
     return OffsetBias(graph.cached(("offsets", key), make), table)

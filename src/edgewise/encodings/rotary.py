@@ -65,10 +65,10 @@ class Rotary(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotary:
         """Move and cast with the model, but keep the rates in float32, for accurate angles."""
-        before = self.rates
+        rates = self.rates
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if torch.finfo(self.rates.dtype).bits < 32:
-            self.rates = before.to(self.rates.device)
+            self.rates = rates.to(self.rates.device)
         return self
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:

@@ -15,10 +15,7 @@ from edgewise.graphs import Graph, Intervals
 
 
 def with_virtual_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the indices of the virtual nodes ``[G]`` and of the real nodes ``[N]`` of a batch.
-
-    ``sizes`` ``[G]`` is the number of real nodes of each graph; one virtual node precedes them.
-    """
+    """Return the indices of the virtual nodes ``[G]`` and of the real nodes ``[N]`` of a batch."""
     virtual = starts(sizes + 1)
     return virtual, ranges(virtual + 1, sizes)
 
@@ -26,8 +23,7 @@ def with_virtual_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:
 def real_pairs(sizes: Tensor) -> Tensor:
     """Return the indices ``[P]`` of the pairs of real nodes among all pairs of a batch.
 
-    All pairs are the edges of ``graphs.batch(graphs.complete(), sizes + 1)``, and the pairs of real
-    nodes are those of ``graphs.batch(graphs.complete(), sizes)``, both in their order.
+    Pairs are in the order of the edges of a batch of complete graphs.
     """
     side = sizes + 1
     graph, node = runs_and_positions(sizes)  # Each real node is the target of one row of pairs.
@@ -36,27 +32,16 @@ def real_pairs(sizes: Tensor) -> Tensor:
 
 
 def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
-    """Return the index of the graph that each of B outputs pools, ``[B]``.
-
-    Args:
-        sizes: number of nodes of each graph of the batch, ``[G]``.
-        membership: bipartite graph from nodes to outputs, as of ``graphs.membership``. Each output
-            pools the nodes of one graph.
-    """
+    """Return the index of the graph that each output of a membership graph pools, ``[B]``."""
     assert isinstance(membership, Intervals)
-    known = 2 * starts(sizes) + (sizes > 0)  # An empty graph starts where the next graph starts.
-    wanted = 2 * membership.start + (membership.stop > membership.start)
-    return torch.searchsorted(known, wanted.to(known.device))
+    # An empty graph starts where the next graph starts.
+    graph_keys = 2 * starts(sizes) + (sizes > 0)
+    output_keys = 2 * membership.start + (membership.stop > membership.start)
+    return torch.searchsorted(graph_keys, output_keys.to(graph_keys.device))
 
 
 def with_virtual_pairs(classes: Tensor, sizes: Tensor, virtual_class: int) -> Tensor:
-    """Return the class index of each pair of nodes, real or virtual.
-
-    Args:
-        classes: class indices of the P pairs of real nodes, ``[P]``.
-        sizes: number of real nodes of each graph, ``[G]``.
-        virtual_class: class of the pairs that contain a virtual node.
-    """
+    """Return the class of each pair, given those of pairs of real nodes and of all others."""
     total = int((sizes + 1).square().sum())
-    every = torch.full((total,), virtual_class, device=classes.device)
-    return every.index_copy(0, real_pairs(sizes), classes.long())
+    all_classes = torch.full((total,), virtual_class, device=classes.device)
+    return all_classes.index_copy(0, real_pairs(sizes), classes.long())

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_from_zero
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
-from edgewise.encodings.code import check_code
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import SQUARE
 from edgewise.graphs import Graph, check_square
 
@@ -58,23 +58,23 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
     for _ in range(rounds):
         # Sort the colours of the neighbours of each target.
         by_color = (target * max(n_colors, 1) + colors[source]).argsort()
-        read = colors[source[by_color]]
-        found, used = torch.empty_like(colors), 0
+        neighbour_colors = colors[source[by_color]]
+        refined, n_refined = torch.empty_like(colors), 0
         # Compare all nodes of the same degree at once, as rows of equal length.
         for d in degree.unique().tolist():
             nodes = (degree == d).nonzero()[:, 0]
-            place = first[nodes, None] + torch.arange(d, device=graph.device)
-            rows = torch.cat([colors[nodes, None], read[place]], dim=1)
+            index = first[nodes, None] + torch.arange(d, device=graph.device)
+            rows = torch.cat([colors[nodes, None], neighbour_colors[index]], dim=1)
             distinct, number = rows.unique(dim=0, return_inverse=True)
-            found[nodes] = used + number
-            used += len(distinct)
-        if used == n_colors:
+            refined[nodes] = n_refined + number
+            n_refined += len(distinct)
+        if n_refined == n_colors:
             break
-        colors, n_colors = found, used
+        colors, n_colors = refined, n_refined
     return colors
 
 
-class WeisfeilerLehman(nn.Module):
+class WeisfeilerLehman(GraphEncoding):
     r"""Add a learned vector for each colour, :math:`x_i + T[\mathrm{colour}(i)]` (Graph-BERT).
 
     Args:
@@ -92,18 +92,13 @@ class WeisfeilerLehman(nn.Module):
         torch.Size([10, 16])
     """
 
-    of_pairs = False
     compares_graphs = True  # Codes of graphs are comparable only if computed in one call.
 
     def __init__(self, width: int, colors: int = 256, rounds: int = 2) -> None:
         super().__init__()
         self.colors, self.rounds = colors, rounds
+        self.settings = (rounds,)
         self.table = nn.Embedding(colors, width)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.rounds,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the colour of each node, ``[N]``; only colours of one call are comparable."""

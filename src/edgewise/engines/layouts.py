@@ -32,8 +32,8 @@ from edgewise.engines.tiles.schedule import (
 from edgewise.engines.tiles.varlen import sequences_of
 from edgewise.engines.triton_rows.layout import TritonLayout
 from edgewise.graphs import Edges, Graph, Intervals, Permuted, Runs
-from edgewise.graphs.compose import disjoint_union
-from edgewise.graphs.runs import MOST_STEPS, lists_of
+from edgewise.graphs.graph import disjoint_union, runs_of
+from edgewise.graphs.run_lists import MOST_STEPS
 
 L = TypeVar("L")
 
@@ -271,7 +271,7 @@ def _part_runs(graph: Graph) -> list[PartRuns]:
     """Return the ranges of sources of each part of a union; edges are numbered across all parts."""
     parts, ahead = [], 0
     for part in graph.parts:
-        runs = lists_of(part)
+        runs = runs_of(part)
         # The engine does not support graphs without runs.
         assert runs is not None
         first_edge = ahead + starts(runs.lengths())

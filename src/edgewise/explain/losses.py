@@ -15,7 +15,6 @@ from edgewise._utils.arguments import check_choice, check_least
 from edgewise._utils.errors import ArgumentError
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import Recorded, record
-from edgewise.layers import NaiveBayes
 
 SPLITS = ("train", "val", "test")
 
@@ -45,8 +44,7 @@ class Losses:
 
 def warn_if_unused(model: nn.Module) -> None:
     """Warn if the predictions are those of naive Bayes, so that attention does not affect them."""
-    classifiers = [layer for layer in model.modules() if isinstance(layer, NaiveBayes)]
-    if any(classifier.is_alone for classifier in classifiers):
+    if any(getattr(module, "is_alone", False) for module in model.modules()):
         warnings.warn(
             "the fitted factor of the network is near zero, so the predictions are those of naive "
             "Bayes, and attention weights and heads hardly affect them. Train with "

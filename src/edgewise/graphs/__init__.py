@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from edgewise.graphs import drawing as _drawing  # noqa: F401 - the import registers operations
-from edgewise.graphs import meta as _meta  # noqa: F401
-from edgewise.graphs import power as _power  # noqa: F401
-from edgewise.graphs.batch import batch, membership
-from edgewise.graphs.blocks import Blocks as blocks
-from edgewise.graphs.causal import Causal as causal
-from edgewise.graphs.complete import Complete as complete
+from edgewise.graphs.batch import batch, incidence, membership
 from edgewise.graphs.convert import (
-    check_graph,
     check_sized,
     check_square,
+    edges,
     from_dense,
     from_networkx,
     from_pyg,
     from_scipy,
 )
-from edgewise.graphs.edges import Edges, edges
-from edgewise.graphs.empty import Empty as empty
 from edgewise.graphs.expand import Expand as expand
-from edgewise.graphs.expander import Expander as expander
 from edgewise.graphs.expression import parse_expression
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import (
+    Edges,
+    Graph,
+    Intervals,
+    Pattern,
+    Runs,
+    check_graph,
+)
+from edgewise.graphs.graph import Window as window
 from edgewise.graphs.grid import Grid as grid
 from edgewise.graphs.hubs import Hubs as hubs
-from edgewise.graphs.incidence import incidence
-from edgewise.graphs.intervals import Intervals
 from edgewise.graphs.permuted import Permuted
+from edgewise.graphs.random import Expander as expander
 from edgewise.graphs.random import Random as random
-from edgewise.graphs.runs import Runs
+from edgewise.graphs.sequence import Blocks as blocks
+from edgewise.graphs.sequence import Causal as causal
+from edgewise.graphs.sequence import Complete as complete
+from edgewise.graphs.sequence import Empty as empty
 from edgewise.graphs.subgraphs import Subgraphs as subgraphs
 from edgewise.graphs.tree import Tree as tree
 from edgewise.graphs.virtual import Virtual as virtual
-from edgewise.graphs.window import Window as window
 
 PATTERNS: dict[str, type[Pattern]] = {
     "blocks": blocks,

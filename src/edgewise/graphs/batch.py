@@ -1,4 +1,4 @@
-"""Packed batches of graphs (block-diagonal graphs), and the graph that pools such a batch."""
+"""Packed batches of graphs, and the bipartite graphs that pool nodes or edges."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from edgewise._utils.arguments import check_count
 from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import segment_index, starts
-from edgewise.graphs.compose import Composition
-from edgewise.graphs.convert import check_graph, check_sized, common_device
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph, Pattern
-from edgewise.graphs.intervals import Intervals
-from edgewise.graphs.runs import Runs, lists_of
+from edgewise.graphs.convert import check_sized
+from edgewise.graphs.graph import (
+    Composition,
+    Edges,
+    Graph,
+    Intervals,
+    Pattern,
+    Runs,
+    check_graph,
+    common_device,
+    runs_of,
+)
 
 Sizes = Sequence[int] | Tensor
 
@@ -66,7 +72,7 @@ def batch(
         if isinstance(graph, Composition):
             left = batch(graph.left, targets, sources)
             right = batch(graph.right, targets, sources)
-            return type(graph).of(left, right)  # type: ignore[return-value]
+            return type(graph)(left, right).on_nodes_of(left)
         members = [graph.bind(t, s) for t, s in zip(targets, sources, strict=True)]
     else:
         if not isinstance(graph, Sequence) or isinstance(graph, str):
@@ -100,6 +106,31 @@ def membership(sizes: Sizes) -> Graph:
     return graph
 
 
+def incidence(graph: Graph) -> Edges:
+    """Return the bipartite graph that connects each edge of ``graph`` with its target.
+
+    Its sources are the E edges of ``graph`` and its targets are the targets of ``graph``.
+    ``aggregate(messages, incidence(graph))`` sums messages ``[E, F]`` at their targets.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 1, 0]]), 3)
+        >>> graphs.incidence(graph).dense().long()  # 3 targets, 3 edges
+        tensor([[0, 0, 1],
+                [1, 1, 0],
+                [0, 0, 0]])
+    """
+    check_sized(graph)
+
+    def make() -> Edges:
+        edge = torch.arange(graph.num_edges, device=graph.device)
+        pairs = torch.stack([edge, graph.target])
+        return Edges(pairs, graph.num_targets, graph.num_edges)
+
+    return graph.cached("incidence", make)
+
+
 def _packed(members: Sequence[Graph]) -> Graph:
     device = common_device(members)
     counts = torch.tensor([(m.num_targets, m.num_sources) for m in members], dtype=torch.long)
@@ -108,21 +139,21 @@ def _packed(members: Sequence[Graph]) -> Graph:
     num_targets, num_sources = sizes.sum(1).tolist()
     target_sizes, source_sizes = sizes.to(device)
     segments = target_sizes, source_sizes
-    runs = [m for m in members if isinstance(m, Intervals)]
-    if members and len(runs) == len(members) and len({run.step for run in runs}) == 1:
+    intervals = [m for m in members if isinstance(m, Intervals)]
+    if members and len(intervals) == len(members) and len({m.step for m in intervals}) == 1:
         # Shift all graphs in one operation. A loop over hundreds of molecules would take longer
         # than the attention itself.
-        ahead = starts(source_sizes)[segment_index(target_sizes, num_targets)]
-        start, stop = torch.cat([m.start for m in runs]), torch.cat([m.stop for m in runs])
-        ends = start + ahead, stop + ahead
-        return Intervals(*ends, num_sources, step=runs[0].step, segments=segments)
-    lists = [found for m in members if (found := lists_of(m)) is not None]
-    if members and len(lists) == len(members) and len({x.step for x in lists}) == 1:
+        offset = starts(source_sizes)[segment_index(target_sizes, num_targets)]
+        start = torch.cat([m.start for m in intervals]) + offset
+        stop = torch.cat([m.stop for m in intervals]) + offset
+        return Intervals(start, stop, num_sources, step=intervals[0].step, segments=segments)
+    runs = [x for x in map(runs_of, members) if x is not None]
+    if members and len(runs) == len(members) and len({x.step for x in runs}) == 1:
         first_target, first_source = (starts(x).tolist() for x in sizes)
-        row = torch.cat([x.row + first for x, first in zip(lists, first_target, strict=True)])
-        start = torch.cat([x.start + first for x, first in zip(lists, first_source, strict=True)])
-        stop = torch.cat([x.stop + first for x, first in zip(lists, first_source, strict=True)])
-        step = lists[0].step
+        row = torch.cat([x.row + first for x, first in zip(runs, first_target, strict=True)])
+        start = torch.cat([x.start + first for x, first in zip(runs, first_source, strict=True)])
+        stop = torch.cat([x.stop + first for x, first in zip(runs, first_source, strict=True)])
+        step = runs[0].step
         return Runs(row, start, stop, num_targets, num_sources, step=step, segments=segments)
     offsets = torch.stack([starts(source_sizes), starts(target_sizes)])
     shifted = [m.edge_index + offsets[:, b, None] for b, m in enumerate(members)]

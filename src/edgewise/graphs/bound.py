@@ -27,13 +27,7 @@ class _Entry:
 
 
 class BoundGraphs:
-    """Least-recently-used cache of the graphs ``pattern._build(num_targets, num_sources)``.
-
-    A graph needs more memory after its first use, because its edge list and other derived tensors
-    are cached on it. Before a graph is added, the memory of the graphs used since the last addition
-    is measured. Then the least recently used graphs are removed until the others hold at most
-    ``most_bytes`` and number fewer than ``most_graphs``.
-    """
+    """Least-recently-used cache of the graphs ``pattern._build(num_targets, num_sources)``."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
         self.most_bytes, self.most_graphs = most_bytes, most_graphs
@@ -77,9 +71,11 @@ class BoundGraphs:
         return entry
 
     def _make_room(self) -> None:
+        # A graph grows when it is used, because derived tensors are cached on it.
         for entry in self._unmeasured.values():
-            before, entry.held = entry.held, held_bytes(entry.graph)
-            self._measured += entry.held - before
+            self._measured -= entry.held
+            entry.held = held_bytes(entry.graph)
+            self._measured += entry.held
         self._unmeasured.clear()
         while self._entries and (
             self._measured > self.most_bytes or len(self._entries) >= self.most_graphs
@@ -91,28 +87,25 @@ bound_graphs = BoundGraphs()
 """The cache that ``Pattern.bind`` uses."""
 
 
-def held_bytes(thing: Any) -> int:
-    """Return the bytes of all tensors in an object and its attributes, lists and dicts.
-
-    Storage shared by several tensors counts once.
-    """
+def held_bytes(root: Any) -> int:
+    """Return the bytes of all storages in an object and its attributes, lists and dicts."""
     storages: dict[int, int] = {}
     seen: set[int] = set()
-    todo = [thing]
-    while todo:
-        found = todo.pop()
-        if isinstance(found, Tensor):
-            if not found.is_meta:
-                storage = found.untyped_storage()
+    stack = [root]
+    while stack:
+        member = stack.pop()
+        if isinstance(member, Tensor):
+            if not member.is_meta:
+                storage = member.untyped_storage()
                 storages[storage.data_ptr()] = storage.nbytes()
             continue
-        if id(found) in seen or isinstance(found, (int, float, str, type)):
+        if id(member) in seen or isinstance(member, (int, float, str, type)):
             continue
-        seen.add(id(found))
-        if isinstance(found, dict):
-            todo.extend(found.values())
-        elif isinstance(found, (list, tuple)):
-            todo.extend(found)
-        elif hasattr(found, "__dict__"):
-            todo.extend(vars(found).values())
+        seen.add(id(member))
+        if isinstance(member, dict):
+            stack.extend(member.values())
+        elif isinstance(member, (list, tuple)):
+            stack.extend(member)
+        elif hasattr(member, "__dict__"):
+            stack.extend(vars(member).values())
     return sum(storages.values())

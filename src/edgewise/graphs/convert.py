@@ -1,31 +1,16 @@
-"""Conversion from masks and from graphs of other libraries, without importing these libraries."""
+"""Graphs from edge lists, masks and graphs of other libraries, which are not imported."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import describe
+from edgewise._utils.arguments import check_count, describe
 from edgewise._utils.dispatch_modes import disable_modes
-from edgewise._utils.errors import ArgumentError
-from edgewise.graphs.edges import Edges, edges
-from edgewise.graphs.graph import Graph, Pattern
-
-
-def check_graph(graph: Any, argument: str = "graph") -> Pattern:
-    """Return the argument if it is a graph or a pattern.
-
-    Raises:
-        ArgumentError: the argument is neither a graph nor a pattern. If it can be converted (such
-            as a mask, an edge list or a NetworkX graph), the message names the function for this.
-    """
-    if isinstance(graph, Pattern):
-        return graph
-    got, remedy = _described(graph)
-    raise ArgumentError(argument, expected="a graph or a pattern", got=got, remedy=remedy)
+from edgewise._utils.errors import ArgumentError, counted
+from edgewise.graphs.graph import Edges, Graph, check_graph
 
 
 def check_sized(graph: Any, argument: str = "graph") -> Graph:
@@ -44,23 +29,6 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
     )
 
 
-def common_device(graphs: Sequence[Graph]) -> torch.device:
-    """Return the device of all these graphs, or the CPU if the list is empty.
-
-    Raises:
-        ArgumentError: the graphs are on different devices.
-    """
-    devices = list(dict.fromkeys(graph.device for graph in graphs))
-    if len(devices) > 1:
-        raise ArgumentError(
-            "graph",
-            expected="graphs on one device",
-            got=" and ".join(map(str, devices)),
-            remedy="move the graphs to one device with .to(device)",
-        )
-    return devices[0] if devices else torch.device("cpu")
-
-
 def check_square(graph: Any, remedy: str) -> Graph:
     """Return the argument if it is a graph with as many targets as sources.
 
@@ -76,36 +44,66 @@ def check_square(graph: Any, remedy: str) -> Graph:
     return sized
 
 
-def _described(thing: Any) -> tuple[str, str]:
-    """Return a description of a value that is not a graph, and how to convert it to a graph."""
-    name = type(thing).__name__
-    if isinstance(thing, type) and issubclass(thing, Pattern):
-        return f"the class {thing.__name__}", f"call it: graphs.{thing.__name__.lower()}(...)"
-    if isinstance(thing, str):
-        return repr(thing), "read it with graphs.parse(text)"
-    if hasattr(thing, "sparse_size") or hasattr(thing, "edge_index"):
-        return f"a {name} of PyTorch Geometric", "use graphs.from_pyg(data)"
-    if hasattr(thing, "tocoo"):
-        return (
-            f"a sparse {name}",
-            "use graphs.from_scipy(matrix); row i has the sources of target i",
+def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
+    """Return the graph of an edge list; the order of the edges and duplicates are kept.
+
+    The edges are copied, so later in-place changes of ``edge_index`` do not change the graph.
+
+    Args:
+        edge_index: integers ``[2, E]`` with sources in row 0 and targets in row 1, or PyTorch
+            Geometric's ``EdgeIndex``.
+        num_nodes: number of nodes, or ``(num_sources, num_targets)`` for a bipartite graph.
+
+    Raises:
+        ArgumentError: ``edge_index`` is not a ``[2, E]`` tensor of integers, or an index is out of
+            range.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 1, 0]]), 3)
+        >>> graph.in_degree()
+        tensor([1, 2, 0])
+    """
+    num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
+    for number in (num_sources, num_targets):
+        check_count("num_nodes", number, 0, "pass n, or (num_sources, num_targets)")
+    if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise ArgumentError(
+            "edge_index",
+            expected="a tensor of shape [2, E]",
+            got=describe(edge_index),
+            remedy="put the sources in row 0 and the targets in row 1 (transpose an [E, 2] list)",
         )
-    if hasattr(thing, "is_directed"):
-        return f"a {name}", "use graphs.from_networkx(graph)"
-    if not isinstance(thing, Tensor):
-        return name, "name a pattern such as graphs.causal(), or use graphs.edges(edge_index, n)"
-    got = f"a Tensor of {thing.dtype} and shape {list(thing.shape)}"
-    two_rows = thing.dim() == 2 and len(thing) == 2 and thing.dtype != torch.bool
-    if two_rows and (thing.shape[1] != 2 or not thing.dtype.is_floating_point):
-        return got, "wrap explicit edges with graphs.edges(edge_index, num_nodes)"
-    if thing.dtype == torch.bool:
-        return (
-            got,
-            "use graphs.from_dense(mask) for a mask [num_targets, num_sources]; True is an edge",
+    if edge_index.dtype.is_floating_point or edge_index.dtype in (torch.bool, torch.complex64):
+        raise ArgumentError(
+            "edge_index",
+            expected="integers",
+            got=str(edge_index.dtype),
+            remedy="cast edge_index with .long(), or use graphs.from_dense for a boolean matrix",
         )
-    return got, (
-        "use graphs.from_dense(mask == 0) for an additive mask [num_targets, num_sources], or"
-        " graphs.from_dense(matrix != 0) for an adjacency; pass other numbers as bias="
+    # Convert an EdgeIndex of PyTorch Geometric to a plain tensor.
+    if hasattr(edge_index, "as_tensor"):
+        edge_index = edge_index.as_tensor()
+    with disable_modes():
+        edge_index = edge_index.to(torch.long, copy=True)
+        if not edge_index.is_meta and not torch.compiler.is_compiling():
+            _check_range(edge_index, num_targets, num_sources)
+    return Edges(edge_index, num_targets, num_sources)
+
+
+def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None:
+    counts = num_sources, num_targets
+    outside = torch.stack([(x < 0) | (x >= n) for x, n in zip(edge_index, counts, strict=True)])
+    if not outside.any():
+        return
+    row, edge = outside.nonzero()[0].tolist()
+    end, count = ("source", "target")[row], counts[row]
+    raise ArgumentError(
+        "edge_index",
+        expected=f"{end}s from 0 to {count - 1} ({counted(count, 'node')})",
+        got=f"{end} {int(edge_index[row, edge])} at edge {edge}",
+        remedy="number the nodes from 0, or pass a larger num_nodes",
     )
 
 
@@ -219,5 +217,5 @@ def from_networkx(graph: Any) -> Edges:
     if not graph.is_directed():
         pairs += [(v, u) for u, v in pairs if u != v]
     with disable_modes():
-        listed = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
-    return edges(listed, len(number))
+        edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
+    return edges(edge_index, len(number))

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError, require
 from edgewise._utils.writing import write_figure
-from edgewise.graphs.graph import OPERATIONS, Graph, Pattern
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
+
+    from edgewise.graphs.graph import Graph
 
 INK, LINE, LOOP = "#1f3a5f", "#4c78a8", "#e45756"
 MOST_LINES = 4000  # Maximum number of drawn edges; more are unreadable and slow.
@@ -26,15 +27,9 @@ SIDE = 220  # Width and height in pixels of the drawing in a notebook.
 
 
 def draw(graph: Graph, path: str | Path | None = None, weights: Tensor | None = None) -> Figure:
-    """Draw the graph and its adjacency matrix side by side.
-
-    Args:
-        graph: graph to draw.
-        path: image file to write. Default: none is written.
-        weights: attention weights ``[E]``, or ``[E, H]`` to draw their mean over the heads.
-    """
+    """Draw the graph and its adjacency matrix side by side; see :meth:`Pattern.draw`."""
     if weights is not None:
-        weights = _of_edges(graph, weights)
+        weights = _check_weights(graph, weights)
     require("matplotlib", extra="plot", purpose="drawing a graph")
     from matplotlib.figure import Figure
 
@@ -52,17 +47,17 @@ def draw(graph: Graph, path: str | Path | None = None, weights: Tensor | None = 
 
 
 def _check_format(figure: Figure, path: Path) -> None:
-    known = figure.canvas.get_supported_filetypes()
-    if path.suffix and path.suffix[1:].lower() not in known:
+    formats = figure.canvas.get_supported_filetypes()
+    if path.suffix and path.suffix[1:].lower() not in formats:
         raise ArgumentError(
             "path",
-            expected=f"an image file: {', '.join(f'.{kind}' for kind in known)}",
+            expected=f"an image file: {', '.join(f'.{name}' for name in formats)}",
             got=str(path),
             remedy=f"choose for example {path.with_suffix('.png')}",
         )
 
 
-def _of_edges(graph: Graph, weights: Tensor) -> Tensor:
+def _check_weights(graph: Graph, weights: Tensor) -> Tensor:
     """Return one weight per edge, ``[E]`` on the CPU; ``[E, H]`` is averaged over the heads."""
     weights = weights.detach().float().cpu()
     if weights.dim() == 2:
@@ -78,27 +73,18 @@ def _of_edges(graph: Graph, weights: Tensor) -> Tensor:
 
 
 def draw_nodes(
-    graph: Graph, axes: Axes, weights: Tensor | None = None, places: Tensor | None = None
+    graph: Graph, axes: Axes, weights: Tensor | None = None, positions: Tensor | None = None
 ) -> None:
-    """Draw nodes and edges; a ring marks a self-loop.
-
-    Args:
-        graph: graph to draw.
-        axes: axes to draw on.
-        weights: attention weights ``[E]``; edges with a larger weight are darker and wider.
-        places: coordinates ``[N, 2]`` of the nodes, for a graph with as many targets as sources.
-            Default: ``graph.positions()``; if that is None, the nodes lie on a circle. If the
-            numbers of sources and targets differ, each of them lies on a vertical line.
-    """
+    """Draw nodes, at ``positions [N, 2]`` if given, edges, darker with ``weights``, and loops."""
     from matplotlib.collections import LineCollection
 
     axes.set_axis_off()
     axes.set_aspect("equal")
-    targets, sources = _places(graph) if places is None else (places, places)
+    targets, sources = _layout(graph) if positions is None else (positions, positions)
     edge_index = graph.edge_index.cpu()
-    self_read = edge_index[0] == edge_index[1]
+    is_loop = edge_index[0] == edge_index[1]
     square = graph.num_targets == graph.num_sources
-    is_link = ~self_read if square else torch.ones_like(self_read)
+    is_link = ~is_loop if square else torch.ones_like(is_loop)
     links = edge_index[:, is_link]
     if weights is None:
         links = links[:, :: max(1, math.ceil(links.shape[1] / MOST_LINES))]
@@ -112,12 +98,12 @@ def draw_nodes(
     ends = torch.stack([sources[links[0]], targets[links[1]]], dim=1)
     axes.add_collection(LineCollection(list(ends.numpy()), colors=LINE, **style))
     size = max(12.0, 260 / math.sqrt(max(graph.num_targets, 1)))
-    if square and self_read.any():
-        loops = targets[edge_index[0, self_read]]
+    if square and is_loop.any():
+        loops = targets[edge_index[0, is_loop]]
         ring = axes.scatter(loops[:, 0], loops[:, 1], s=2.6 * size, facecolors="none")
         width: Any = 0.9
         if weights is not None:
-            width = 3 * weights[self_read].clamp(0, 1).numpy()
+            width = 3 * weights[is_loop].clamp(0, 1).numpy()
         ring.set(edgecolors=LOOP, linewidths=width)
     for nodes in (targets,) if square else (targets, sources):
         axes.scatter(nodes[:, 0], nodes[:, 1], s=size, color=INK, zorder=3)
@@ -125,17 +111,13 @@ def draw_nodes(
 
 
 def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> AxesImage:
-    """Draw the adjacency matrix as an image with one row per target.
-
-    With ``weights`` ``[E]``, the colour of an edge shows its weight.
-    """
+    """Draw the adjacency matrix, one row per target, coloured by ``weights`` ``[E]`` if given."""
     if weights is None or not graph.num_edges:
         shown = graph.dense().cpu().numpy() if graph.num_targets and graph.num_sources else [[0]]
         image = axes.imshow(shown, cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")
     else:
         matrix = torch.zeros(graph.num_targets, graph.num_sources)
-        place = graph.target.cpu(), graph.source.cpu()
-        matrix.index_put_(place, weights, accumulate=True)
+        matrix.index_put_((graph.target.cpu(), graph.source.cpu()), weights, accumulate=True)
         # Pairs without an edge are white, unlike edges of weight 0.
         hidden = matrix.masked_fill(~graph.dense().cpu(), torch.nan)
         image = axes.imshow(hidden.numpy(), cmap="viridis", vmin=0, interpolation="nearest")
@@ -145,16 +127,11 @@ def draw_matrix(graph: Graph, axes: Axes, weights: Tensor | None = None) -> Axes
     return image
 
 
-def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the coordinates of the targets ``[num_targets, 2]`` and sources ``[num_sources, 2]``.
-
-    The coordinates are ``graph.positions()`` if defined. Otherwise the nodes lie on a circle, or,
-    if the numbers of sources and targets differ, on one vertical line for sources and one for
-    targets.
-    """
-    own = graph.positions()
-    if own is not None:
-        return own, own
+def _layout(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Return the coordinates of the targets and sources: their own, a circle, or two lines."""
+    positions = graph.positions()
+    if positions is not None:
+        return positions, positions
     if graph.num_targets == graph.num_sources:
         turn = torch.arange(graph.num_targets) / max(graph.num_targets, 1)
         angle = math.pi / 2 - 2 * math.pi * turn
@@ -167,33 +144,24 @@ def _places(graph: Graph) -> tuple[Tensor, Tensor]:
     return columns[0], columns[1]
 
 
-def html(graph: Pattern, nodes: int = 16) -> str:
-    """Return HTML for notebooks: a drawing of a small graph, statistics of a large graph.
-
-    A pattern is drawn with ``nodes`` nodes. If it is not defined for this number, only its name is
-    shown.
-    """
-    if not isinstance(graph, Graph):
-        try:
-            bound = graph.bind(nodes)
-        except ArgumentError:
-            return f"<code>{escape(repr(graph))}</code>"
-        return _captioned(_svg(bound), f"{graph!r}, on {nodes} nodes")
+def html(graph: Graph) -> str:
+    """Return HTML for notebooks: a drawing of a small graph, statistics of a large graph."""
     name = repr(graph).strip("<>")
     if not graph.is_numbered:
-        return _captioned("", name)
+        return html_figure("", name)
     if max(graph.num_targets, graph.num_sources) <= SMALL and graph.num_edges <= FEW:
-        return _captioned(_svg(graph), name)
-    return _captioned(_summary(graph), name)
+        return html_figure(svg(graph), name)
+    return html_figure(_summary(graph), name)
 
 
-def _captioned(inner: str, caption: str) -> str:
+def html_figure(inner: str, caption: str) -> str:
+    """Return a figure of HTML with an escaped caption."""
     return f"<figure>{inner}<figcaption><code>{escape(caption)}</code></figcaption></figure>"
 
 
-def _svg(graph: Graph) -> str:
+def svg(graph: Graph) -> str:
     """Return the drawing of :func:`draw_nodes` as SVG, without matplotlib."""
-    targets, sources = _places(graph)
+    targets, sources = _layout(graph)
     square = graph.num_targets == graph.num_sources
     both = targets if square else torch.cat([targets, sources])
     if not len(both):
@@ -204,13 +172,13 @@ def _svg(graph: Graph) -> str:
     # A single node has extent 0, so the scale is limited.
     scale = min(scale, SIDE - 2 * margin)
 
-    def at(places: Tensor) -> list[list[float]]:
+    def to_pixels(positions: Tensor) -> list[list[float]]:
         middle = (low + high) / 2
-        flipped = (places - middle) * torch.tensor([1.0, -1.0])  # In SVG, y increases downwards.
+        flipped = (positions - middle) * torch.tensor([1.0, -1.0])  # In SVG, y increases downwards.
         return (flipped * scale + SIDE / 2).tolist()
 
     ends = list(zip(*graph.edge_index.cpu().tolist(), strict=True))
-    target, source = at(targets), at(sources)
+    target, source = to_pixels(targets), to_pixels(sources)
     fade = min(0.9, 0.08 + 12 / max(len(ends), 1))
     lines = "".join(
         f'<line x1="{source[j][0]:.1f}" y1="{source[j][1]:.1f}" x2="{target[i][0]:.1f}" '
@@ -223,7 +191,9 @@ def _svg(graph: Graph) -> str:
         for j, i in ends
         if square and i == j
     )
-    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:.1f}"/>' for x, y in at(both))
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:.1f}"/>' for x, y in to_pixels(both)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIDE}" height="{SIDE}" '
         f'viewBox="0 0 {SIDE} {SIDE}"><g stroke="{LINE}" stroke-opacity="{fade:.2f}">{lines}</g>'
@@ -241,6 +211,3 @@ def _summary(graph: Graph) -> str:
         rows.insert(0, ("a node reads", spread))
     cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
     return f"<table>{cells}</table>"
-
-
-OPERATIONS.update(draw=draw, html=html)

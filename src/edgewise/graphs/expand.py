@@ -8,11 +8,15 @@ import torch
 
 from edgewise._utils.arguments import check_count
 from edgewise._utils.ragged import runs_and_positions, starts
-from edgewise.graphs.convert import check_graph
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph, Pattern
-from edgewise.graphs.intervals import Intervals
-from edgewise.graphs.runs import Lists, graph_of, lists_of, runs_of_keys
+from edgewise.graphs.graph import (
+    Edges,
+    Graph,
+    Pattern,
+    check_graph,
+    graph_of_runs,
+    runs_of,
+)
+from edgewise.graphs.run_lists import RunList, runs_of_keys
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,27 +52,21 @@ class Expand(Pattern):
         blocks = self.blocks.bind(last - first if num_targets else 0, last)
         position = torch.arange(num_targets, device=blocks.device) + ahead
         block = torch.div(position, self.size, rounding_mode="floor")
-        lists = _runs_of(blocks)
-        number = lists.row.new_zeros(blocks.num_targets)
-        number.index_add_(0, lists.row, torch.ones_like(lists.row))
-        begin = starts(number)
-        row, rank = runs_and_positions(number[block - first])
-        run = begin[block[row] - first] + rank
-        start, stop = lists.start[run] * self.size, lists.stop[run] * self.size
-        whole = Lists(row, start, stop.clamp_(max=num_sources), 1)
-        like = Intervals(block, block, num_sources)
-        return graph_of(whole, like, None)
+        runs = _block_runs(blocks)
+        count = runs.row.new_zeros(blocks.num_targets)
+        count.index_add_(0, runs.row, torch.ones_like(runs.row))
+        row, rank = runs_and_positions(count[block - first])
+        run = starts(count)[block[row] - first] + rank
+        start = runs.start[run] * self.size
+        stop = (runs.stop[run] * self.size).clamp_(max=num_sources)
+        return graph_of_runs(RunList(row, start, stop, 1), num_targets, num_sources)
 
 
-def _runs_of(blocks: Graph) -> Lists:
-    """Return the edges between blocks as ranges of consecutive source blocks, sorted by target.
-
-    Args:
-        blocks: graph with one node per block.
-    """
-    lists = lists_of(blocks)
-    if lists is not None and lists.step == 1:
-        return lists
+def _block_runs(blocks: Graph) -> RunList:
+    """Return the edges between blocks as ranges of consecutive source blocks, sorted by target."""
+    runs = runs_of(blocks)
+    if runs is not None and runs.step == 1:
+        return runs
     listed = Edges(blocks.edge_index, blocks.num_targets, blocks.num_sources).unique()
     keys = listed.target * max(blocks.num_sources, 1) + listed.source
     return runs_of_keys(keys, blocks.num_sources)

@@ -20,22 +20,12 @@ MAX_DEPTH = 100
 """Maximum number of nested operators and calls; functions on patterns are recursive."""
 MAX_NUMBER = 2**53
 """Maximum absolute value of a number, so that sums with node indices fit into 64 bits."""
-TOO_DEEP = (RecursionError, MemoryError)
-"""Errors of ``ast.parse`` for an expression with thousands of nested parts."""
 SHOWN = 200
 """Maximum number of characters of an expression that an error shows."""
 
 
 def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
-    """Return the pattern that a string such as ``"window(4) | hubs([0])"`` describes.
-
-    The string is what ``repr(pattern)`` returns: calls of the classes in ``patterns``, of methods
-    such as ``transpose()``, or of a user-defined pattern such as ``mymodule:Strided(2)`` (see
-    ``user_patterns.py``), joined by ``|``, ``&`` and ``-``. Nothing else is evaluated.
-
-    Raises:
-        ArgumentError: the text does not have this form, or the name of a pattern is unknown.
-    """
+    """Return the pattern that a ``repr(pattern)`` describes; nothing else is evaluated."""
     if len(text) > MAX_LENGTH:
         raise _unreadable(text, f"more than {MAX_LENGTH} characters")
     user_patterns: dict[str, Any] = {}
@@ -50,8 +40,7 @@ def parse_expression(text: str, patterns: dict[str, Any]) -> Pattern:
     except EdgewiseError:
         raise
     except Exception as error:  # Constructors raise many types of errors for wrong arguments.
-        why = "too many nested parts" if isinstance(error, TOO_DEEP) else str(error)
-        raise _unreadable(text, why) from error
+        raise _unreadable(text, str(error) or type(error).__name__) from error
     if not isinstance(pattern, Pattern):
         raise _unreadable(text, "not a pattern")
     return pattern

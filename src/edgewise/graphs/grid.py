@@ -9,8 +9,7 @@ from torch import Tensor
 
 from edgewise._utils.arguments import check_count
 from edgewise._utils.errors import ArgumentError, counted
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import Edges, Graph, Pattern
 
 
 @dataclass(frozen=True, repr=False)

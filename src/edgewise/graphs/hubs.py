@@ -10,9 +10,7 @@ import numpy as np
 import torch
 
 from edgewise._utils.errors import ArgumentError, counted
-from edgewise.graphs.compose import disjoint_union
-from edgewise.graphs.graph import Graph, Pattern
-from edgewise.graphs.intervals import Intervals
+from edgewise.graphs.graph import Graph, Intervals, Pattern, disjoint_union
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,16 +71,15 @@ class Hubs(Pattern):
         is_hub = torch.isin(position, torch.tensor(hubs, dtype=torch.long))
         # Consecutive hubs form one interval of sources for every target. The hubs attend to all
         # sources.
-        parts: list[Graph] = []
+        disjoint: list[Graph] = []
         for first, last in _runs(hubs):
             start = torch.full_like(position, first)
             stop = torch.full_like(position, last + 1 if self.is_read else first)
             if self.reads:
-                # The hubs attend to all nodes in the first part, and to none in the other parts.
-                whole = 0 if parts else num_sources
-                start[is_hub], stop[is_hub] = 0, whole
-            parts.append(Intervals(start, stop, num_sources))
-        return disjoint_union(parts, num_targets, num_sources)
+                # The hubs attend to all nodes in the first graph, and to none in the others.
+                start[is_hub], stop[is_hub] = 0, 0 if disjoint else num_sources
+            disjoint.append(Intervals(start, stop, num_sources))
+        return disjoint_union(disjoint, num_targets, num_sources)
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:

@@ -62,11 +62,11 @@ class Permuted(Graph):
         return self.graph.has_duplicates
 
     def in_degree(self) -> Tensor:
-        return self.cached("in_degree", lambda: _at(self.graph.in_degree(), self.target_perm))
+        return self.cached("in_degree", lambda: _permuted_degree(self))
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
-        source_place, target_place = self.derived(_places)
-        return self.graph.contains(source_place[source], target_place[target])
+        source_inverse, target_inverse = self.derived(_inverse_permutations)
+        return self.graph.contains(source_inverse[source], target_inverse[target])
 
     def _moved(self, device: torch.device) -> Graph:
         return Permuted(
@@ -84,9 +84,9 @@ def _check_nodes(argument: str, node: Tensor, count: int) -> None:
         )
 
 
-def _at(values: Tensor, node: Tensor) -> Tensor:
-    """Return a tensor with ``values[i]`` at index ``node[i]``; ``node`` is a permutation."""
-    return torch.empty_like(values).index_copy_(0, node, values)
+def _permuted_degree(graph: Permuted) -> Tensor:
+    degree = graph.graph.in_degree()
+    return torch.empty_like(degree).index_copy_(0, graph.target_perm, degree)
 
 
 def _renumbered(graph: Graph) -> Tensor:
@@ -95,8 +95,6 @@ def _renumbered(graph: Graph) -> Tensor:
     return torch.stack([graph.source_perm[source], graph.target_perm[target]])
 
 
-def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the inverse permutations: the old number of each new source and of each new target."""
+def _inverse_permutations(graph: Graph) -> tuple[Tensor, Tensor]:
     assert isinstance(graph, Permuted)
-    place = [torch.arange(len(x), device=x.device) for x in (graph.source_perm, graph.target_perm)]
-    return _at(place[0], graph.source_perm), _at(place[1], graph.target_perm)
+    return graph.source_perm.argsort(), graph.target_perm.argsort()

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.graphs.compose import disjoint_union
-from edgewise.graphs.convert import check_graph
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph, Pattern
-from edgewise.graphs.virtual import behind
+from edgewise.graphs.graph import Edges, Graph, Pattern, check_graph, disjoint_union
+from edgewise.graphs.virtual import with_isolated_nodes
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,11 +61,12 @@ class Subgraphs(Pattern):
             )
         inner = self.pattern.bind(num_targets - count)
         token = [number for number, nodes in enumerate(self.members) for _ in nodes]
-        node = [count + each for nodes in self.members for each in nodes]
-        own = list(range(count))
-        pairs = torch.tensor([own + token + node, own + node + token], device=inner.device)
-        joined = Edges(pairs, num_targets, num_sources)
-        return disjoint_union([joined, *behind(inner, count)], num_targets, num_sources)
+        node = [count + member for nodes in self.members for member in nodes]
+        loops = list(range(count))
+        pairs = torch.tensor([loops + token + node, loops + node + token], device=inner.device)
+        tokens = Edges(pairs, num_targets, num_sources)
+        disjoint = [tokens, *with_isolated_nodes(inner, count)]
+        return disjoint_union(disjoint, num_targets, num_sources)
 
 
 def _no_members(got: str) -> ArgumentError:

@@ -7,6 +7,7 @@ the compiler, which takes longer than importing PyTorch.
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,20 +19,14 @@ if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph, Pattern
 
 
-class Traced:
-    """Object that stores graphs as attributes, from which compiled code reads them."""
-
-
-TRACED = Traced()
+TRACED = SimpleNamespace()
+"""Object that stores graphs as attributes, from which compiled code reads them."""
 
 
 @while_tracing
 def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) -> str | None:
-    """Store the graph of a pattern on ``TRACED`` during tracing, and return the attribute's name.
-
-    Returns None if the compiled code itself creates the pattern, because its fields then have no
-    values during tracing.
-    """
+    """Store the graph on ``TRACED`` during tracing, and return the attribute's name, if any."""
+    # A pattern that the compiled code itself creates has fields without values.
     if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
         return None
     graph = bound_graphs(pattern, num_targets, num_sources)
@@ -40,20 +35,13 @@ def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) ->
     return name
 
 
-def _bind_eagerly(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+@torch.compiler.disable(reason="create patterns outside of compiled code")  # type: ignore[untyped-decorator]
+def _bind_after_a_break(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
     return bound_graphs(pattern, num_targets, num_sources)
 
 
-_bind_after_a_break = torch.compiler.disable(
-    _bind_eagerly, reason="create patterns outside of compiled code"
-)
-
-
 def bind_traced(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    """Return the graph of a pattern for these numbers of nodes, in compiled code.
-
-    The code is compiled again for each number of nodes.
-    """
+    """Return the graph of a pattern in code that is compiled again for each number of nodes."""
     name = _bind_while_tracing(pattern, num_targets, num_sources)
     graph: Graph = (
         _bind_after_a_break(pattern, num_targets, num_sources)

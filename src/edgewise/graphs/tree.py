@@ -9,8 +9,7 @@ import torch
 
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, counted
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph, Pattern
+from edgewise.graphs.graph import Edges, Graph, Pattern
 
 READS = ("parent", "children", "both")
 

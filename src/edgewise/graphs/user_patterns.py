@@ -28,10 +28,7 @@ PLUGINS = "edgewise.kinds"
 
 
 def allow(text: str) -> None:
-    """Add the modules named in an expression to EDGEWISE_IMPORT, which allows importing them.
-
-    The environment variable also holds for child processes.
-    """
+    """Add the modules named in an expression to EDGEWISE_IMPORT, also for child processes."""
     modules = {module for module, _ in USER_PATTERN.findall(text)}
     if modules - _allowed():
         os.environ[IMPORT] = ",".join(sorted(modules | _allowed()))
@@ -92,10 +89,7 @@ def _imported(module: str, name: str) -> ModuleType:
 
 
 def _import_from_current_folder(module: str) -> None:
-    """Import a top-level module of the current folder, unless ``sys.path`` has one of this name.
-
-    The command ``edgewise`` does not search the current folder, which may hold received files.
-    """
+    """Import a top-level module of the current folder, unless ``sys.path`` has one of this name."""
     if module in sys.modules or find_spec(module) is not None:
         return
     spec = PathFinder.find_spec(module, [str(Path.cwd())])

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import torch
 
 from edgewise._utils.arguments import check_count
-from edgewise.graphs.compose import disjoint_union
-from edgewise.graphs.convert import check_graph
-from edgewise.graphs.edges import Edges
-from edgewise.graphs.graph import Graph, Pattern
-from edgewise.graphs.intervals import Intervals
-from edgewise.graphs.runs import Runs
+from edgewise.graphs.graph import (
+    Edges,
+    Graph,
+    Intervals,
+    Pattern,
+    Runs,
+    check_graph,
+    disjoint_union,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,25 +52,23 @@ class Virtual(Pattern):
         start = torch.zeros(num_targets, dtype=torch.long, device=inner.device)
         stop = torch.full_like(start, self.count)
         stop[: self.count] = num_sources
-        parts = [Intervals(start, stop, num_sources), *behind(inner, self.count)]
-        return disjoint_union(parts, num_targets, num_sources)
+        virtual = Intervals(start, stop, num_sources)
+        disjoint = [virtual, *with_isolated_nodes(inner, self.count)]
+        return disjoint_union(disjoint, num_targets, num_sources)
 
 
-def behind(inner: Graph, count: int) -> list[Graph]:
-    """Return the graphs ``inner.parts`` with ``count`` isolated nodes added in front.
-
-    The old nodes are renumbered: node i becomes node ``i + count``.
-    """
-    nodes, parts = inner.num_targets + count, list[Graph]()
-    for part in inner.parts:
-        if isinstance(part, Intervals):
-            shift = part.start.new_zeros(count)
-            start = torch.cat([shift, part.start + count])
-            stop = torch.cat([shift, part.stop + count])
-            parts.append(Intervals(start, stop, nodes, step=part.step))
-        elif isinstance(part, Runs):
-            ends = part.row + count, part.start + count, part.stop + count
-            parts.append(Runs(*ends, nodes, nodes, step=part.step))
+def with_isolated_nodes(inner: Graph, count: int) -> list[Graph]:
+    """Return the graphs ``inner.parts`` with ``count`` isolated nodes added in front."""
+    nodes, shifted = inner.num_targets + count, list[Graph]()
+    for graph in inner.parts:
+        if isinstance(graph, Intervals):
+            no_sources = graph.start.new_zeros(count)
+            start = torch.cat([no_sources, graph.start + count])
+            stop = torch.cat([no_sources, graph.stop + count])
+            shifted.append(Intervals(start, stop, nodes, step=graph.step))
+        elif isinstance(graph, Runs):
+            ends = graph.row + count, graph.start + count, graph.stop + count
+            shifted.append(Runs(*ends, nodes, nodes, step=graph.step))
         else:
-            parts.append(Edges(part.edge_index + count, nodes, nodes))
-    return parts
+            shifted.append(Edges(graph.edge_index + count, nodes, nodes))
+    return shifted

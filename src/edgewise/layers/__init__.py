@@ -9,9 +9,7 @@ from __future__ import annotations
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoder, EncoderDecoderModel
 from edgewise.layers.initialisation import init_normal, init_xavier
-from edgewise.layers.message_passing import MessagePassing
-from edgewise.layers.naive_bayes import NaiveBayes
-from edgewise.layers.normalisation import symmetric_weight
+from edgewise.layers.message_passing import MessagePassing, symmetric_weight
 from edgewise.layers.normalisers import LAYER_NORMALISERS, LearnedEntmax
 from edgewise.layers.output_heads import (
     ClassificationHead,
@@ -94,7 +92,6 @@ __all__ = [
     "Memory",
     "MessagePassing",
     "MultiHeadAttention",
-    "NaiveBayes",
     "NodeBatchNorm",
     "PatchEmbedding",
     "Pool",

@@ -43,10 +43,10 @@ class LearnedEntmax(nn.Module):
         return Entmax(self.alpha)
 
 
-def layer_normaliser(given: Normaliser | str, heads: int) -> Normaliser | LearnedEntmax:
+def layer_normaliser(normaliser: Normaliser | str, heads: int) -> Normaliser | LearnedEntmax:
     """Return the normaliser with this name, for ``heads`` heads; return an object unchanged."""
-    if given == "learned":
+    if normaliser == "learned":
         return LearnedEntmax(heads)
-    if isinstance(given, str):
-        check_choice("normaliser", given, LAYER_NORMALISERS)
-    return given  # type: ignore[return-value]
+    if isinstance(normaliser, str):
+        check_choice("normaliser", normaliser, LAYER_NORMALISERS)
+    return normaliser  # type: ignore[return-value]

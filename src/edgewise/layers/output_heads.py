@@ -13,7 +13,6 @@ from edgewise._utils.errors import ArgumentError
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoderModel
-from edgewise.layers.naive_bayes import NaiveBayes
 from edgewise.layers.pooling import Pool, Pooling
 from edgewise.layers.sequences import Memory
 from edgewise.layers.text import TextModel
@@ -176,8 +175,6 @@ class TextClassifier(nn.Module):
 
     Attributes:
         labels: class names, if a checkpoint has them.
-        naive_bayes: classifier on n-grams, or ``None``. In evaluation mode its logits are combined
-            with those of the network; training mode trains the network alone.
 
     Example:
         >>> import torch
@@ -188,22 +185,14 @@ class TextClassifier(nn.Module):
     """
 
     labels: tuple[str, ...] = ()
-    naive_bayes: NaiveBayes | None
 
     def __init__(self, trunk: TextModel, head: ClassificationHead | LastTokenHead | Pool) -> None:
         super().__init__()
         trunk.head = None
-        self.trunk, self.head, self.naive_bayes = trunk, head, None
+        self.trunk, self.head = trunk, head
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Return logits ``[B, out_width]``."""
-        logits = self.network(tokens)
-        if self.naive_bayes is None or self.training:
-            return logits
-        return self.naive_bayes.combined(logits, tokens)
-
-    def network(self, tokens: Tokens) -> Tensor:
-        """Return logits ``[B, out_width]`` without naive Bayes."""
         logits: Tensor = self.head(tokens.states(self.trunk), tokens.lengths())
         return logits
 

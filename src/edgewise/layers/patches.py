@@ -32,12 +32,12 @@ class PatchEmbedding(nn.Module):
         self, image_size: int | tuple[int, int], patch: int, channels: int, width: int
     ) -> None:
         super().__init__()
-        height, across = image_size if isinstance(image_size, Sequence) else (image_size,) * 2
-        for size, what in ((height, "the image's height"), (across, "the image's width")):
+        height, image_width = image_size if isinstance(image_size, Sequence) else (image_size,) * 2
+        for size, what in ((height, "the image's height"), (image_width, "the image's width")):
             check_divides("patch", patch, size, what, "choose another patch or crop the images")
-        self.grid = height // patch, across // patch
+        self.grid = height // patch, image_width // patch
         self.num_patches = self.grid[0] * self.grid[1]
-        self.images = channels, height, across
+        self.images = channels, height, image_width
         self.project = nn.Conv2d(channels, width, kernel_size=patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -92,16 +92,17 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             got=repr(batch),
             remedy="create the membership graph with graphs.membership(sizes)",
         )
-    parts = torch.stack([members.start, members.stop])
+    start, stop = members.start, members.stop
     # In a membership graph, several targets may have the same nodes, in any order.
     if isinstance(batch, Graph):
-        parts = parts.unique(dim=1)
-    sizes = parts[1] - parts[0]
-    if int(sizes.sum()) != x.shape[-2] or not torch.equal(starts(sizes), parts[0]):
+        start, stop = torch.stack([start, stop]).unique(dim=1)
+    sizes = stop - start
+    if int(sizes.sum()) != x.shape[-2] or not torch.equal(starts(sizes), start):
         raise ArgumentError(
             "batch",
             expected=f"graphs that contain each of the {x.shape[-2]} nodes exactly once",
-            got=f"graphs with the node ranges {parts.T.tolist()[:8]} ([first, end], end excluded)",
+            got="graphs with the node ranges "
+            f"{torch.stack([start, stop], 1).tolist()[:8]} ([first, end], end excluded)",
             remedy="give the sizes of all graphs, in the order of their nodes",
         )
     if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(x.device)):
@@ -155,12 +156,12 @@ class Pool(nn.Module):
             return x
         graph = members_of(x, batch)
         if self.pool in ("class", "last"):
-            graph = _one_of_each(graph, first=self.pool == "class")
+            graph = _single_nodes(graph, first=self.pool == "class")
         pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.pool]).squeeze(-2)
         return pooled.squeeze(-2) if batch is None else pooled
 
 
-def _one_of_each(graph: Graph, *, first: bool) -> Graph:
+def _single_nodes(graph: Graph, *, first: bool) -> Graph:
     """Return a membership graph with edges from only the first or last node of each graph."""
     assert isinstance(graph, Intervals)
     if first:

@@ -13,19 +13,10 @@ from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.attention.biases import OffsetBias, Projected, TableBias
 
 
-def keep_heads(model: nn.Module, kept: Mapping[str, Sequence[int]]) -> None:
-    """Keep only some attention heads of a model, in place.
-
-    Args:
-        model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`.
-        kept: for each layer name, the indices of the heads to keep, in the numbering of the
-            unpruned layer.
-
-    Raises:
-        ArgumentError: a layer does not exist, or its heads cannot be removed.
-    """
+def keep_heads(model: nn.Module, heads_of_layers: Mapping[str, Sequence[int]]) -> None:
+    """Keep only these attention heads of a model, in place, in the numbering of unpruned layers."""
     modules = dict(model.named_modules())
-    for name, heads in kept.items():
+    for name, heads in heads_of_layers.items():
         if name not in modules:
             raise unknown_name("layer", name, prunable_layers(model))
         layer = modules[name]
@@ -58,29 +49,22 @@ def kept_heads(model: nn.Module) -> dict[str, list[int]]:
     }
 
 
-def kept_groups(kept: Sequence[int], heads: int, key_heads: int, name: str) -> list[int]:
-    """Return the indices of the key heads that still have query heads.
+def kept_groups(remaining: Sequence[int], heads: int, key_heads: int, name: str) -> list[int]:
+    """Return the indices of the key heads of the remaining query heads.
 
-    Args:
-        kept: indices of the remaining query heads.
-        heads: number of query heads before the removal.
-        key_heads: number of key heads before the removal; each serves a group of query heads.
-        name: name of the layer in the error message.
-
-    Raises:
-        ArgumentError: the remaining groups of query heads have different sizes.
+    Raises ArgumentError, which names the layer, if the remaining groups have different sizes.
     """
     group = heads // key_heads
-    left = [sum(1 for head in kept if head // group == key) for key in range(key_heads)]
-    if len({count for count in left if count}) > 1:
+    counts = [sum(1 for head in remaining if head // group == key) for key in range(key_heads)]
+    if len({count for count in counts if count}) > 1:
         raise ArgumentError(
             "heads",
             expected=f"equal numbers of heads left in all groups of {group} heads that share a key "
             f"in {name}",
-            got=f"groups with {', '.join(map(str, left))} heads left",
+            got=f"groups with {', '.join(map(str, counts))} heads left",
             remedy="remove whole groups, or the same number of heads from each group",
         )
-    return [key for key, count in enumerate(left) if count]
+    return [key for key, count in enumerate(counts) if count]
 
 
 def rows_of_heads(heads: Sequence[int], width: int) -> Tensor:
@@ -93,24 +77,18 @@ def select(parameter: Any, index: Tensor, dim: int = 0) -> Any:
     """Return a parameter with only the indices ``index`` of dimension ``dim``; None for None."""
     if parameter is None:
         return None
-    chosen = parameter.detach().index_select(dim, index.to(parameter.device)).clone()
-    return nn.Parameter(chosen, requires_grad=parameter.requires_grad)
+    selected = parameter.detach().index_select(dim, index.to(parameter.device))
+    return nn.Parameter(selected, requires_grad=parameter.requires_grad)
 
 
-def term_of_heads(term: Any, kept: Sequence[int], dim: int) -> Any:
-    """Select the remaining heads of an edge term, a tensor or table on the edges of a graph.
-
-    Args:
-        term: bias, gain, edge keys or edge values, with heads in dimension ``dim``.
-        kept: indices of the remaining heads.
-        dim: dimension of the heads, counted from the end.
-    """
+def term_of_heads(term: Any, heads: Sequence[int], dim: int) -> Any:
+    """Select heads of an edge term, a tensor or table with heads in the negative dimension."""
     if isinstance(term, Projected):
-        return replace(term, weight=term.weight[list(kept)])
+        return replace(term, weight=term.weight[list(heads)])
     if isinstance(term, OffsetBias):
-        return OffsetBias(term.offsets, term.table[:, list(kept)])
+        return OffsetBias(term.offsets, term.table[:, list(heads)])
     if isinstance(term, TableBias):
-        return TableBias(term.index, term.table[:, list(kept)])
+        return TableBias(term.index, term.table[:, list(heads)])
     if term is None or term.shape[dim] == 1:
         return term
-    return term.index_select(term.dim() + dim, torch.tensor(list(kept), device=term.device))
+    return term.index_select(term.dim() + dim, torch.tensor(list(heads), device=term.device))

@@ -72,21 +72,18 @@ class Recommender(nn.Module):
         row, nth = (positives >= 0).nonzero(as_tuple=True)
         chosen = z.index_select(0, positives[row, nth] + self.num_users)
         first = scores.new_full(positives.shape, -torch.inf)
-        own = (user.index_select(0, row) * chosen).sum(-1).to(scores.dtype)
-        first = first.index_put((row, nth), own)
-        row, column = _repeated(positives, items)
+        positive_scores = (user.index_select(0, row) * chosen).sum(-1).to(scores.dtype)
+        first = first.index_put((row, nth), positive_scores)
+        row, column = _positives_among(positives, items)
         scores = scores.index_put((row, column), scores.new_tensor(-torch.inf))
         return torch.cat([first, scores], dim=1)
 
 
-def _repeated(positives: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where ``items`` contain a positive item of a user.
-
-    For each match, return the user's row in ``positives`` and the index in ``items``.
-    """
+def _positives_among(positives: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows of ``positives`` and indices of ``items`` with the same item."""
     ordered, column = items.sort()
     row, nth = (positives >= 0).nonzero(as_tuple=True)
-    wanted = positives[row, nth]
-    begin = torch.searchsorted(ordered, wanted)
-    run, position = runs_and_positions(torch.searchsorted(ordered, wanted, right=True) - begin)
+    item = positives[row, nth]
+    begin = torch.searchsorted(ordered, item)
+    run, position = runs_and_positions(torch.searchsorted(ordered, item, right=True) - begin)
     return row[run], column[begin[run] + position]

@@ -73,12 +73,12 @@ class RecurrentBackbone(nn.Module):
             ArgumentError: ``graph`` or ``memory`` is given, or a cache is given to a bidirectional
                 network.
         """
-        for name, other in (("graph", graph), ("memory", memory)):
-            if other is not None:
+        for name, argument in (("graph", graph), ("memory", memory)):
+            if argument is not None:
                 raise ArgumentError(
                     name,
                     expected="None, because a recurrent network reads the tokens in order",
-                    got=type(other).__name__,
+                    got=type(argument).__name__,
                     remedy="use an attention model, such as gpt or transformer",
                 )
         sequences = sequences or SequenceBatch.of_features(x)
@@ -91,34 +91,30 @@ class RecurrentBackbone(nn.Module):
             )
         rows, sizes = sequences.unpadded()
         nodes = x.reshape(-1, x.shape[-1])
-        read = self._run((nodes if rows is None else nodes[rows]).split(sizes), x, sequences.cache)
+        texts = (nodes if rows is None else nodes[rows]).split(sizes)
+        states = self._run(texts, x, sequences.cache)
         if rows is None:
-            states = read.view(*x.shape[:-1], read.shape[-1])
+            states = states.view(*x.shape[:-1], states.shape[-1])
         else:
-            states = with_padding(read, rows, x)
+            states = with_padding(states, rows, x)
         sequences.advance()
         out: Tensor = self.dropout(states)
         return out
 
     def _run(self, sequences: Sequence[Tensor], like: Tensor, cache: Cache | None) -> Tensor:
-        """Return the states of all sequences, concatenated; empty sequences are skipped.
-
-        Args:
-            sequences: features of each sequence, ``[T_i, width]``.
-            like: tensor whose dtype and device an empty result has.
-            cache: cache that stores the states after each sequence.
-        """
-        kept = [number for number, sequence in enumerate(sequences) if len(sequence)]
-        if not kept:
+        """Return the concatenated states of sequences ``[T_i, width]``; empty ones are skipped."""
+        rows = [number for number, sequence in enumerate(sequences) if len(sequence)]
+        if not rows:
             return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))
-        packed: PackedSequence = pack_sequence([sequences[n] for n in kept], enforce_sorted=False)
-        before = cache.state(self) if cache is not None else None
-        state = before
-        if before is not None and len(kept) < len(sequences):
-            state = tuple(part[kept] for part in before)
-        out, state = self.cell(packed, _time_first(state))
+        packed: PackedSequence = pack_sequence([sequences[n] for n in rows], enforce_sorted=False)
+        previous = cache.state(self) if cache is not None else None
+        state = previous
+        if previous is not None and len(rows) < len(sequences):
+            state = tuple(tensor[rows] for tensor in previous)
+        out, new = self.cell(packed, _time_first(state))
         if cache is not None:
-            cache.keep_state(self, _with_skipped(_batch_first(state), before, kept, len(sequences)))
+            state = _with_skipped(_batch_first(new), previous, rows, len(sequences))
+            cache.keep_state(self, state)
         return torch.cat(unpack_sequence(out))
 
 
@@ -160,28 +156,21 @@ def _time_first(state: tuple[Tensor, ...] | None) -> Tensor | tuple[Tensor, ...]
     """Convert cached states ``[B, layers, H]`` to the shape ``[layers, B, H]`` for the cell."""
     if state is None:
         return None
-    turned = tuple(part.transpose(0, 1).contiguous() for part in state)
-    return turned if len(turned) == 2 else turned[0]
+    time_first = tuple(tensor.transpose(0, 1).contiguous() for tensor in state)
+    return time_first if len(time_first) == 2 else time_first[0]
 
 
 def _batch_first(state: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    parts = state if isinstance(state, tuple) else (state,)
-    return tuple(part.transpose(0, 1) for part in parts)
+    tensors = state if isinstance(state, tuple) else (state,)
+    return tuple(tensor.transpose(0, 1) for tensor in tensors)
 
 
 def _with_skipped(
-    new: tuple[Tensor, ...], before: tuple[Tensor, ...] | None, kept: list[int], count: int
+    new: tuple[Tensor, ...], previous: tuple[Tensor, ...] | None, rows: list[int], count: int
 ) -> tuple[Tensor, ...]:
-    """Return states of all ``count`` sequences; skipped ones keep their previous state, or zeros.
-
-    Args:
-        new: new states of the sequences that were not skipped.
-        before: previous states of all sequences, or None.
-        kept: indices of the sequences that were not skipped.
-        count: number of sequences.
-    """
-    if len(kept) == count:
+    """Return the states of all sequences: new, or for skipped ones the previous state or zeros."""
+    if len(rows) == count:
         return new
-    before = before or tuple(part.new_zeros(count, *part.shape[1:]) for part in new)
-    rows = torch.tensor(kept, device=new[0].device)
-    return tuple(old.index_copy(0, rows, part) for old, part in zip(before, new, strict=True))
+    previous = previous or tuple(tensor.new_zeros(count, *tensor.shape[1:]) for tensor in new)
+    index = torch.tensor(rows, device=new[0].device)
+    return tuple(old.index_copy(0, index, x) for old, x in zip(previous, new, strict=True))

@@ -28,11 +28,7 @@ class LearnedScore(nn.Module):
 
 
 class ScaledDot(LearnedScore):
-    r"""Scaled dot product, :math:`s = q^\top k / \sqrt D` (Vaswani et al., 2017).
-
-    Args:
-        heads, width: number of heads and head size; both are unused.
-    """
+    r"""Scaled dot product, :math:`s = q^\top k / \sqrt D` (Vaswani et al., 2017)."""
 
     def __init__(self, heads: int, width: int) -> None:  # noqa: ARG002 - part of the interface
         super().__init__()
@@ -42,11 +38,7 @@ class ScaledDot(LearnedScore):
 
 
 class Bilinear(LearnedScore):
-    r"""Bilinear score of each head, :math:`s = q^\top W k / \sqrt D` (Luong et al., 2015).
-
-    Args:
-        heads, width: number of heads H and head size D.
-    """
+    r"""Bilinear score of each head, :math:`s = q^\top W k / \sqrt D` (Luong et al., 2015)."""
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
@@ -61,10 +53,6 @@ class TanhMLP(LearnedScore):
     r"""Additive score of each head, :math:`s = W_2 \tanh(W_1 [q; k] + b)` (Bahdanau et al., 2015).
 
     :math:`W_1 [q; k]` is the sum of a map of q and a map of k, so pairs are never concatenated.
-
-    Args:
-        heads, width: number of heads H and head size D.
-        hidden: hidden size; D by default.
     """
 
     def __init__(self, heads: int, width: int, hidden: int | None = None) -> None:
@@ -86,10 +74,6 @@ class Concatenation(LearnedScore):
     r"""Score of GAT, :math:`s = \mathrm{leaky}(a^\top [q; k])` (Veličković et al., 2018).
 
     :math:`a^\top [q; k]` is the sum of a scalar of q and a scalar of k.
-
-    Args:
-        heads, width: number of heads H and head size D.
-        negative_slope: slope of the leaky ReLU for negative numbers.
     """
 
     def __init__(self, heads: int, width: int, negative_slope: float = 0.2) -> None:

@@ -44,7 +44,7 @@ class GraphLayer(nn.Module):
 
 def shares_nodes(model: nn.Module) -> bool:
     """Return whether all layers of a model allow that a node belongs to several graphs."""
-    return all(part.shares_nodes for part in model.modules() if isinstance(part, GraphLayer))
+    return all(m.shares_nodes for m in model.modules() if isinstance(m, GraphLayer))
 
 
 class GraphSequential(GraphLayer):
@@ -115,8 +115,8 @@ def check_edge_attr(
     """
     if edge_attr is None:
         return
-    good = is_dense(edge_attr) and edge_attr.is_floating_point()
-    if not good or edge_attr.shape[-2 if batched else 0 :] != (graph.num_edges, width):
+    is_float = is_dense(edge_attr) and edge_attr.is_floating_point()
+    if not is_float or edge_attr.shape[-2 if batched else 0 :] != (graph.num_edges, width):
         raise ArgumentError(
             "edge_attr",
             expected=f"shape [{graph.num_edges}, {width}] (edges, features per edge), "

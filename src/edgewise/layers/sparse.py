@@ -39,13 +39,7 @@ class Linear(nn.Linear):
 
 
 def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str = "x") -> None:
-    """Raise ArgumentError if features are integers, or do not match a weight in size and dtype.
-
-    Args:
-        x: features of nodes or graphs.
-        weight: matrix ``[..., F]`` that is multiplied with x (None = check for integers only).
-        argument: name of x in the error message.
-    """
+    """Raise ArgumentError if features are integers, or do not match a weight in size and dtype."""
     width = x.shape[-1:] if weight is None else weight.shape[-1:]
     if x.shape[-1:] != width or not x.is_floating_point():
         raise ArgumentError(
@@ -60,10 +54,7 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
 
 
 def word_graph(x: Tensor) -> Graph:
-    """Return the graph with an edge from column f to row n for each stored entry of x ``[N, F]``.
-
-    The graph is computed once per sparse matrix.
-    """
+    """Return the graph with an edge from column f to row n for each stored entry of x."""
     if x not in _GRAPHS:
         target = segment_index(x.crow_indices().diff(), x.col_indices().numel())
         _GRAPHS[x] = Edges(torch.stack([x.col_indices(), target]), x.shape[0], x.shape[1])
@@ -73,10 +64,11 @@ def word_graph(x: Tensor) -> Graph:
 
 def with_values(x: Tensor, values: Tensor) -> Tensor:
     """Return a sparse matrix with new values at the indices of x; it shares the graph of x."""
-    places = x.crow_indices(), x.col_indices()
-    other = torch.sparse_csr_tensor(*places, values, x.shape, check_invariants=False)
-    _GRAPHS[other] = word_graph(x)
-    return other
+    matrix = torch.sparse_csr_tensor(
+        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
+    )
+    _GRAPHS[matrix] = word_graph(x)
+    return matrix
 
 
 class Dropout(nn.Dropout):

@@ -46,22 +46,16 @@ class Tokens:
         mask = torch.arange(int(self.sizes.max())) < self.sizes[:, None]
         if bool(mask.all()):
             return Tokens(self.ids.view(mask.shape))
-        device, place = self.ids.device, mask.flatten().nonzero().flatten()
-        ids = self.ids.new_full((mask.numel(),), padding)
-        ids = ids.index_copy(0, place.to(device), self.ids).view(mask.shape)
-        return Tokens(ids, mask=mask.long().to(device))
+        mask = mask.to(self.ids.device)
+        ids = self.ids.new_full(mask.shape, padding).masked_scatter(mask, self.ids)
+        return Tokens(ids, mask=mask.long())
 
-    def states(self, model: Any, **keywords: Any) -> Tensor:
-        """Call a text model and return the states of all tokens except padding, ``[N, width]``.
-
-        Args:
-            model: text model.
-            keywords: further arguments of the model.
-        """
+    def states(self, model: Any, **kwargs: Any) -> Tensor:
+        """Call a text model and return the states of all tokens except padding, ``[N, width]``."""
         if self.sizes is not None:
-            packed: Tensor = model(self.ids, sizes=self.sizes, **keywords)
+            packed: Tensor = model(self.ids, sizes=self.sizes, **kwargs)
             return packed
-        states: Tensor = model(self.ids, self.mask, **keywords)
+        states: Tensor = model(self.ids, self.mask, **kwargs)
         return states.flatten(0, -2) if self.mask is None else states[self.mask.bool()]
 
     def lengths(self) -> Sizes:

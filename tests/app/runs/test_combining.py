@@ -12,6 +12,7 @@ from edgewise.app import runs
 from edgewise.app.kinds import find
 from edgewise.app.runs.train_recipe import prepare
 from edgewise.app.train import Recipe, RunFolder
+from edgewise.app.train.text.naive_bayes import CombinedClassifier
 
 pytest.importorskip("tokenizers")
 FIELDS = {"model.width": 16, "model.depth": 1, "model.ffn_dim": 16, "trainer.epochs": 1}
@@ -42,7 +43,7 @@ def test_a_run_combines_the_network_with_naive_bayes(tmp_path):
 
 
 def test_the_network_alone(tmp_path):
-    assert prepare(recipe(tmp_path))[0].naive_bayes is not None
+    assert isinstance(prepare(recipe(tmp_path))[0], CombinedClassifier)
     without = {"data.naive_bayes": False}
     numbers = {"data.target": "stars", "data.task_type": "regression"}
     several = {"data.target": "label,stars"}
@@ -55,6 +56,6 @@ def test_a_fine_tuned_model_does_not_use_naive_bayes(tmp_path):
     pytest.importorskip("lightning")
     runs.train(recipe(tmp_path), tmp_path / "first")
     fields = {"from": str(tmp_path / "first"), "data.tokenizer": str(tmp_path / "first")}
-    assert prepare(recipe(tmp_path, **fields))[0].naive_bayes is None
+    assert not isinstance(prepare(recipe(tmp_path, **fields))[0], CombinedClassifier)
     runs.train(recipe(tmp_path, **fields), tmp_path / "second")
     assert len(edgewise.load(tmp_path / "second").predict(["it was dull"])) == 1

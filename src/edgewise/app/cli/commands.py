@@ -25,7 +25,7 @@ from edgewise.app.runs.fine_tuning import with_architecture
 from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.recipe import Recipe
-from edgewise.layers.naive_bayes import NEAR_ZERO
+from edgewise.app.train.text.naive_bayes import NEAR_ZERO
 
 
 def list_names(arguments: Namespace) -> int:

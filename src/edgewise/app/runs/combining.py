@@ -10,22 +10,15 @@ from torch import nn
 from edgewise.app.train.folder import RunFolder
 from edgewise.app.train.loader import Loader
 from edgewise.app.train.preprocessing import kept_preprocessing
-from edgewise.layers import TextClassifier
+from edgewise.app.train.text.naive_bayes import CombinedClassifier
 
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
 
 
 def combining(model: nn.Module, val: Loader) -> tuple[lightning.Callback, ...]:
-    """Return a callback that calls :func:`fit_scales` before each validation.
-
-    The tuple is empty if the model has no naive Bayes part.
-
-    Args:
-        model: model to train.
-        val: loader of the validation set.
-    """
-    if not isinstance(model, TextClassifier) or model.naive_bayes is None:
+    """Return a callback that calls :func:`fit_scales` before each validation, if it is needed."""
+    if not isinstance(model, CombinedClassifier):
         return ()
     import lightning.pytorch as lightning
 
@@ -52,16 +45,10 @@ def fitted_factors(folder: RunFolder) -> dict[str, float]:
 
 
 @torch.no_grad()
-def fit_scales(model: TextClassifier, val: Loader) -> None:
-    """Fit the scales of :class:`edgewise.layers.NaiveBayes` to the validation set.
-
-    Args:
-        model: text classifier with this layer, changed in place.
-        val: loader of the validation set.
-    """
-    assert model.naive_bayes is not None
+def fit_scales(model: CombinedClassifier, val: Loader) -> None:
+    """Fit the factors of the network and of naive Bayes to the validation set, in place."""
     device = next(model.parameters()).device
     batches = [batch.to(device) for batch in val]
     logits = [(model.network(*b.inputs), model.naive_bayes(*b.inputs)) for b in batches]
-    network, counts = (torch.cat(each).float() for each in zip(*logits, strict=True))
+    network, counts = (torch.cat(tensors).float() for tensors in zip(*logits, strict=True))
     model.naive_bayes.fit_scales((network, counts), torch.cat([b.target for b in batches]))

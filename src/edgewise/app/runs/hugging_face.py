@@ -49,7 +49,7 @@ def with_their_model(recipe: Recipe) -> Recipe:
     """
     if not is_hugging_face(recipe.start):
         return recipe
-    from edgewise.interop.huggingface.bert import numbers
+    from edgewise.interop.huggingface.bert import model_options
     from edgewise.interop.huggingface.checkpoint import read
     from edgewise.interop.huggingface.label_heads import label_head
 
@@ -58,7 +58,7 @@ def with_their_model(recipe: Recipe) -> Recipe:
     check_choice(f"{recipe.start}/{CONFIG}: model_type", kind, FAMILIES)
     # Values of the configuration may have any type.
     with reading(f"{recipe.start}/{CONFIG}", expected=f"a configuration of {kind}"):
-        sizes = {name: value for name, value in numbers(theirs).items() if name != "dropout"}
+        sizes = {name: value for name, value in model_options(theirs).items() if name != "dropout"}
         head = label_head(theirs.without_prefix(f"{kind}."))
     values: dict[str, Any] = {f"model.{name}": value for name, value in sizes.items()}
     values["model"] = kind

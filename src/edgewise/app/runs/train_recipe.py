@@ -36,7 +36,8 @@ from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.rng import seed_everything
 from edgewise.app.train.splits import Data, Splits, TextSplits
 from edgewise.app.train.target_scaling import TargetScaling
-from edgewise.layers import GraphLayer, NaiveBayes, TextClassifier, shares_nodes
+from edgewise.app.train.text.naive_bayes import CombinedClassifier, NaiveBayes
+from edgewise.layers import GraphLayer, TextClassifier, shares_nodes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -340,7 +341,7 @@ def build_model(
     # Naive Bayes contains the frequencies of the classes, which class weights are to remove.
     weighted = getattr(recipe.task, "class_weight", "none") != "none"
     if counted and not recipe.start and not weighted and isinstance(model, TextClassifier):
-        model.naive_bayes = NaiveBayes(**counted)
+        model = CombinedClassifier(model, NaiveBayes(**counted))
     return (
         TargetScaling(model, *preprocessing.target_scale) if preprocessing.target_scale else model
     )

@@ -14,7 +14,7 @@ from edgewise._utils.ragged import ranges, starts
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.sampled import SampledLoader
 from edgewise.graphs import Graph, check_square, edges
-from edgewise.graphs.sampling import distinct_numbers
+from edgewise.graphs.random import distinct_numbers
 
 
 @dataclass(frozen=True)

@@ -103,42 +103,38 @@ def load(
         >>> from edgewise import graphs
         >>> from edgewise.interop import huggingface
         >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-        >>> theirs = BertModel(BertConfig(vocab_size=50, intermediate_size=8, **sizes))
-        >>> model = huggingface.load(theirs, graph=graphs.window(2))  # or the path of a folder
+        >>> bert = BertModel(BertConfig(vocab_size=50, intermediate_size=8, **sizes))
+        >>> model = huggingface.load(bert, graph=graphs.window(2))  # or the path of a folder
         >>> model(torch.randint(50, (1, 6))).shape
         torch.Size([1, 6, 8])
     """
-    reads = parse(graph) if isinstance(graph, str) else graph
-    if reads is not None:
-        check_graph(reads)
-    checkpoint = read(model_or_folder).without(_listed(leave_out))
+    pattern = parse(graph) if isinstance(graph, str) else graph
+    if pattern is not None:
+        check_graph(pattern)
+    # A string would be read as a list of letters.
+    if isinstance(leave_out, str) or not all(leave_out):
+        raise ArgumentError(
+            "leave_out",
+            expected="a list of strings, each a part of a tensor name",
+            got=repr(leave_out),
+            remedy='write a list, such as leave_out=["pooler"]',
+        )
+    checkpoint = read(model_or_folder).without(leave_out)
     kind = checkpoint.config.get("model_type", "none")
     check_choice("model_type", str(kind), FAMILIES)
     if isinstance(model_or_folder, nn.Module):
-        return _built(checkpoint, reads, positions)
+        return _build(checkpoint, pattern, positions)
     # The values of a configuration may have any type, so that building may fail anywhere.
     with reading(Path(model_or_folder) / "config.json", expected=CONFIG, remedy=SAVE_AGAIN):
-        return _built(checkpoint, reads, positions)
+        return _build(checkpoint, pattern, positions)
 
 
-def _built(checkpoint: Checkpoint, graph: Pattern | None, positions: int | None) -> nn.Module:
+def _build(checkpoint: Checkpoint, graph: Pattern | None, positions: int | None) -> nn.Module:
     if positions is not None:
         checkpoint = with_positions(checkpoint, positions)
-    saved = sum(tensor.numel() for tensor in checkpoint.tensors.values())
-    with built_within("model_or_folder", saved):
+    num_parameters = sum(tensor.numel() for tensor in checkpoint.tensors.values())
+    with built_within("model_or_folder", num_parameters):
         return FAMILIES[checkpoint.config["model_type"]](checkpoint, graph).eval()
-
-
-def _listed(leave_out: Sequence[str]) -> Sequence[str]:
-    """Raise ArgumentError if the argument is a string, which would be read as a list of letters."""
-    if not isinstance(leave_out, str) and all(leave_out):
-        return leave_out
-    raise ArgumentError(
-        "leave_out",
-        expected="a list of strings, each a part of a tensor name",
-        got=repr(leave_out),
-        remedy='write a list, such as leave_out=["pooler"]',
-    )
 
 
 register_when_imported()

@@ -30,7 +30,7 @@ from edgewise.attention.checks import in_autocast_dtype
 from edgewise.attention.scores import Dot
 from edgewise.attention.steps import attention_weights
 from edgewise.graphs import Graph, Pattern, causal, check_graph, complete, parse
-from edgewise.interop.huggingface.masks import Reads, reads_of_call, reads_of_mask
+from edgewise.interop.huggingface.masks import GraphMask, mask_of_call, mask_of_tensor
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -53,7 +53,7 @@ def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Reads | Tensor | None,
+    attention_mask: GraphMask | Tensor | None,
     *,
     dropout: float = 0.0,
     scaling: float | None = None,
@@ -62,32 +62,11 @@ def attention(
     output_attentions: bool | None = None,
     **other: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute attention; this function is registered with ``transformers``.
+    """Return the output ``[B, T, H, D]`` and the weights ``[B, H, T, S]`` before dropout, or None.
 
-    Args:
-        module: the calling layer; :func:`on_graph` sets its graph.
-        query: ``[B, H, T, D]``.
-        key: ``[B, H, S, D]``, or with fewer heads for grouped-query attention.
-        value: of the shape of ``key``.
-        attention_mask: result of :func:`edgewise.interop.huggingface.masks.reads_of_call`, a mask
-            ``[B, H, T, S]`` of the caller, or ``None``. The graph of a caller's mask is cached
-            until the mask is changed in place. Changes through ``.data`` or a NumPy array that
-            shares memory are not noticed: pass a new tensor after such changes.
-        dropout: dropout probability of the attention weights.
-        scaling: factor of the scores (None = 1/√D).
-        is_causal: whether attention is causal if there is no mask (None = the attribute
-            ``is_causal`` of ``module``, or True if it has none).
-        position_bias: ``[B, H, T, S]``, added to the scores (T5).
-        output_attentions: whether to return the attention weights. ``None`` returns them if the
-            configuration of the layer says so, or if the running model collects them.
-        other: further arguments, which are ignored; an argument in ``UNKNOWN`` raises an error.
-
-    Returns:
-        The output ``[B, T, H, D]``, and the attention weights ``[B, H, T, S]`` before dropout, or
-        None. Weights of pairs without an edge are 0.
-
-    Raises:
-        ArgumentError: the layer caps its scores, has attention sinks, or selects sources.
+    This function is registered with ``transformers``. The graph of a mask ``[B, H, T, S]`` of the
+    caller is cached until the mask is changed in place; changes through ``.data`` or NumPy are not
+    noticed.
     """
     _refuse(module, other)
     # Rotary positions are in float32 under autocast, the values in 16 bits.
@@ -97,43 +76,40 @@ def attention(
     if output_attentions is None:
         config = getattr(module, "config", None)
         output_attentions = getattr(config, "output_attentions", False) or _collects_weights()
-    reads, added = _reads(module, attention_mask, query, key, is_causal)
-    key, value = key[:, :, : reads.sources], value[:, :, : reads.sources]
-    graph = reads.graph(getattr(module, GRAPH, None))
+    mask, added = _mask(module, attention_mask, query, key, is_causal)
+    key, value = key[:, :, : mask.sources], value[:, :, : mask.sources]
+    graph = mask.graph(getattr(module, GRAPH, None))
     if position_bias is not None:
-        added = add_terms(added, position_bias[..., :targets, : reads.sources])  # type: ignore[assignment]
+        added = add_terms(added, position_bias[..., :targets, : mask.sources])  # type: ignore[assignment]
     score = Dot(scaling)
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-    if reads.is_shared:
-        graph = graph.bind(targets, reads.sources)
+    if mask.is_shared:
+        graph = graph.bind(targets, mask.sources)
     assert isinstance(graph, Graph)
     # The packed graph of a single member has the sizes of a shared graph.
     is_packed = graph.num_targets != targets
     if is_packed:
         query, key, value = (x.flatten(0, 1) for x in (query, key, value))
-    bias = None if added is None else on_edges(added, graph, targets)
+    bias = None if added is None else _select_edges(added, graph, targets)
     out = attend(query, key, value, graph, score=score, bias=bias, dropout=dropout, layout="NHD")
     weights = None
     if output_attentions:
         edge_weights = attention_weights(query, key, graph, score=score, bias=bias)
-        weights = _of_all_pairs(edge_weights, graph, members, targets, sources)
+        weights = _scatter_to_pairs(edge_weights, graph, members, targets, sources)
     out = out.unflatten(0, (members, targets)) if is_packed else out
     return out.contiguous(), weights
 
 
 def _collects_weights() -> bool:
-    """Return whether the running model collects attention weights.
-
-    GPT-2 does not pass ``output_attentions`` to its layers, so the private collector of
-    transformers is read. If a version does not have the collector, the result is False.
-    """
+    """Return whether the running model collects attention weights."""
+    # GPT-2 does not pass output_attentions to its layers. Some versions have no collector.
     capturing = sys.modules.get("transformers.utils.output_capturing")
     collector = getattr(capturing, "_active_collector", None)
     collected = None if collector is None else collector.get()
     return any(key.endswith("attentions") for key in collected or ())
 
 
-def _of_all_pairs(
+def _scatter_to_pairs(
     weights: Tensor, graph: Graph, members: int, targets: int, sources: int
 ) -> Tensor:
     """Scatter weights of edges, ``[B, E, H]`` or ``[E, H]`` if packed, to ``[B, H, T, S]``."""
@@ -147,11 +123,8 @@ def _of_all_pairs(
     return dense.permute(0, 3, 1, 2)
 
 
-def on_edges(added: Tensor, graph: Graph, targets: int) -> Tensor:
-    """Select the values of the edges, ``[B, E, H]``, from those of all pairs, ``[B, H, T, S]``.
-
-    The result is ``[E, H]`` if the graph is a packed batch.
-    """
+def _select_edges(added: Tensor, graph: Graph, targets: int) -> Tensor:
+    """Select the values of edges, ``[B, E, H]`` or ``[E, H]`` if packed, from ``[B, H, T, S]``."""
     if graph.num_targets == targets:
         per_head = added[..., graph.target.to(added.device), graph.source.to(added.device)]
         return per_head.transpose(-1, -2)
@@ -160,44 +133,41 @@ def on_edges(added: Tensor, graph: Graph, targets: int) -> Tensor:
     return added[member, :, target % targets, source % added.shape[-1]]
 
 
-def _reads(
+def _mask(
     module: nn.Module,
-    mask: Reads | Tensor | None,
+    mask: GraphMask | Tensor | None,
     query: Tensor,
     key: Tensor,
     is_causal: bool | None,
-) -> tuple[Reads, Tensor | None]:
+) -> tuple[GraphMask, Tensor | None]:
     """Return the pairs that the mask of a call allows, and its additive bias."""
-    if isinstance(mask, Reads):
+    if isinstance(mask, GraphMask):
         return mask, None
     targets, sources = query.shape[2], key.shape[2]
     if mask is not None:
-        return _reads_of_mask(mask, targets, sources)
+        return _cached_mask(mask, targets, sources)
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     pattern: Pattern = causal() if is_causal and targets > 1 else complete()
-    return Reads([pattern], targets, sources), None
+    return GraphMask([pattern], targets, sources), None
 
 
-def _reads_of_mask(mask: Tensor, targets: int, sources: int) -> tuple[Reads, Tensor | None]:
-    """Return the pairs that a mask allows and its additive bias, cached across layers.
-
-    Changes in place are detected by the version of the mask. An inference tensor has no version, so
-    its values are compared with a copy. A mask with a gradient, such as the relative positions of
-    Swin, is not cached, because it belongs to one backward pass.
-    """
+def _cached_mask(mask: Tensor, targets: int, sources: int) -> tuple[GraphMask, Tensor | None]:
+    """Return the pairs that a mask allows and its additive bias, cached across layers."""
+    # A mask with a gradient, as in Swin, belongs to one backward pass.
     if mask.requires_grad:
-        return reads_of_mask(mask, targets, sources)
+        return mask_of_tensor(mask, targets, sources)
     entries = _masks.setdefault(mask, {})
     sizes = targets, sources
     if sizes in entries:
         stamp, result = entries[sizes]
+        # An inference tensor has no version, so its values are compared with a copy.
         if stamp.equal(mask) if isinstance(stamp, Tensor) else stamp == version_of(mask):
-            cached: tuple[Reads, Tensor | None] = result
+            cached: tuple[GraphMask, Tensor | None] = result
             return cached
     # The cached mask must be valid in later calls, which may be training steps.
     with persist_on(mask.device):
         detached = detach_from_inference(mask)
-        result = reads_of_mask(detached, targets, sources)
+        result = mask_of_tensor(detached, targets, sources)
         entries[sizes] = version_of(mask) if detached is mask else detached, result
     return result
 
@@ -251,18 +221,18 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
         >>> model = huggingface.on_graph(BertModel(config), graphs.window(256) | graphs.hubs([0]))
     """
     register()
-    layers = layers_that_ask(model)
+    layers = attention_layers(model)
     is_single = isinstance(graph, str) or not isinstance(graph, Sequence)
-    items: list[Any] = [graph] * len(layers) if is_single else list(graph)  # type: ignore[arg-type]
-    if len(items) != len(layers):
+    graphs: list[Any] = [graph] * len(layers) if is_single else list(graph)  # type: ignore[arg-type]
+    if len(graphs) != len(layers):
         raise ArgumentError(
             "graph",
             expected=f"one graph, or a list with one for each attention layer ({len(layers)})",
-            got=counted(len(items), "graph"),
+            got=counted(len(graphs), "graph"),
             remedy="give one graph per layer, with None for layers that should keep their own "
             "graph",
         )
-    patterns = [parse(item) if isinstance(item, str) else item for item in items]
+    patterns = [parse(p) if isinstance(p, str) else p for p in graphs]
     patterns = [pattern if pattern is None else check_graph(pattern) for pattern in patterns]
     # Without a graph, padding positions attend too, as in the original model.
     patterns = [None if pattern == complete() else pattern for pattern in patterns]
@@ -273,30 +243,24 @@ def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]
     return model
 
 
-def layers_that_ask(model: nn.Module) -> list[nn.Module]:
-    """Return the self-attention layers that use ``AttentionInterface``, in order.
-
-    For an encoder-decoder, these are the layers of the encoder.
-
-    Raises:
-        ArgumentError: the model has no such layers.
-    """
-    named = [(path, m) for path, m in model.named_modules() if "attention" in _name(m)]
+def attention_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the self-attention layers (of the encoder) that use ``AttentionInterface``."""
+    modules = [(path, m) for path, m in model.named_modules() if "attention" in _name(m)]
     config = getattr(model, "config", None)
     others = ("cross", "decoder") if getattr(config, "is_encoder_decoder", False) else ("cross",)
     layers = [
         m
-        for path, m in named
-        if _asks(type(m)) and not any(other in f"{path}.{_name(m)}" for other in others)
+        for path, m in modules
+        if _uses_interface(type(m)) and not any(other in f"{path}.{_name(m)}" for other in others)
     ]
     if layers and config is not None:
         return layers
-    kinds = ", ".join(sorted({type(m).__name__ for _, m in named}))
-    own = f"whose layers {kinds} compute attention themselves" if kinds else "without attention"
+    kinds = ", ".join(sorted({type(m).__name__ for _, m in modules}))
+    reason = f"whose layers {kinds} compute attention themselves" if kinds else "without attention"
     raise ArgumentError(
         "model",
         expected="a model whose layers use AttentionInterface of transformers",
-        got=f"{type(model).__name__}, {own}",
+        got=f"{type(model).__name__}, {reason}",
         remedy="try edgewise.interop.huggingface.load, which supports some models "
         "without AttentionInterface",
     )
@@ -306,18 +270,14 @@ def _name(module: nn.Module) -> str:
     return type(module).__name__.lower()
 
 
-def _asks(kind: type[nn.Module]) -> bool:
+def _uses_interface(kind: type[nn.Module]) -> bool:
     """Return whether the forward pass of the module looks up an attention function by name."""
     forward = inspect.unwrap(kind.forward)
     return "ALL_ATTENTION_FUNCTIONS" in forward.__code__.co_names
 
 
 def register() -> None:
-    """Register both functions with ``transformers`` under the name ``"edgewise"``.
-
-    Raises:
-        MissingExtraError: ``transformers`` is not installed, or too old.
-    """
+    """Register both functions with ``transformers`` under the name ``"edgewise"``."""
     require("transformers.masking_utils", extra="text", purpose="running its models on a graph")
     from transformers import (
         AttentionInterface,
@@ -327,22 +287,19 @@ def register() -> None:
     )
 
     AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, reads_of_call)
+    AttentionMaskInterface.register(NAME, mask_of_call)
     if not hasattr(PreTrainedModel.__init__, NAME):
-        PreTrainedModel.__init__ = _refusing(PreTrainedModel.__init__)  # type: ignore[method-assign]
+        PreTrainedModel.__init__ = _with_refusals(PreTrainedModel.__init__)  # type: ignore[method-assign]
         _accept_output_attentions(PretrainedConfig)
 
 
 def _accept_output_attentions(config: Any) -> None:
-    """Allow ``output_attentions=True`` in configurations with the attention ``"edgewise"``.
-
-    ``transformers`` raises an error for every name except ``"eager"``, in a setter and in a
-    validator. Each configuration class has a separate list of validators. Versions without setter
-    and validator raise no error.
-    """
-    known = getattr(config, "output_attentions", None)
-    setter = getattr(known, "fset", None)
-    if isinstance(known, property) and setter is not None:
+    """Allow ``output_attentions=True`` with the attention ``"edgewise"``."""
+    # Some versions of transformers allow it for "eager" only, in a setter and in a validator, which
+    # is in a separate list of each configuration class.
+    attribute = getattr(config, "output_attentions", None)
+    setter = getattr(attribute, "fset", None)
+    if isinstance(attribute, property) and setter is not None:
 
         def set_value(self: Any, value: bool) -> None:
             if self._attn_implementation == NAME:
@@ -350,7 +307,7 @@ def _accept_output_attentions(config: Any) -> None:
             else:
                 setter(self, value)
 
-        config.output_attentions = known.setter(set_value)
+        config.output_attentions = attribute.setter(set_value)
     check = getattr(config, "validate_output_attentions", None)
     if check is None:
         return
@@ -365,23 +322,21 @@ def _accept_output_attentions(config: Any) -> None:
     for kind in kinds:
         kinds += kind.__subclasses__()
         validators = vars(kind).get("__class_validators__", [])
-        validators[:] = [validate_output_attentions if one is check else one for one in validators]
+        validators[:] = [validate_output_attentions if v is check else v for v in validators]
 
 
-def _refusing(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap ``PreTrainedModel.__init__``: raise an error if a model chooses its attention by name.
-
-    GPT-J, GPT-Neo, Falcon, SAM and others look up their attention class in a dict of their module,
-    such as ``GPTJ_ATTENTION_CLASSES``, where the name ``"edgewise"`` would raise a KeyError.
-    """
+def _with_refusals(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap ``PreTrainedModel.__init__`` to refuse models that choose their attention by name."""
+    # GPT-J, Falcon and others look up their attention class in a dict such as
+    # GPTJ_ATTENTION_CLASSES, where the name "edgewise" would raise a KeyError.
 
     @wraps(init)
-    def with_refusals(self: nn.Module, *arguments: Any, **named: Any) -> None:
+    def with_refusals(self: nn.Module, *args: Any, **kwargs: Any) -> None:
         for kind in type(self).__mro__:
             for name, table in list(vars(sys.modules.get(kind.__module__, sys)).items()):
                 if name.endswith("ATTENTION_CLASSES") and isinstance(table, dict):
                     table.setdefault(NAME, partial(_refuse_class, type(self).__name__))
-        init(self, *arguments, **named)
+        init(self, *args, **kwargs)
 
     setattr(with_refusals, NAME, True)
     return with_refusals
@@ -397,10 +352,7 @@ def _refuse_class(name: str, *_: Any, **__: Any) -> NoReturn:
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
-    """Import hook that registers the functions after ``transformers`` was imported.
-
-    Importing ``transformers`` takes seconds, so this package does not import it itself.
-    """
+    """Import hook that registers the functions after ``transformers``, a slow import."""
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
         if fullname != HOME:

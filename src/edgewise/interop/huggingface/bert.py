@@ -8,8 +8,8 @@ from torch import nn
 
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
-from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.interop.huggingface.label_heads import label_head
+from edgewise.interop.huggingface.fill import Source, linear
+from edgewise.interop.huggingface.label_heads import fill_with_head, label_head
 from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.models import MODELS
 
@@ -29,93 +29,101 @@ HEADS = (
 )
 
 
-def load_bert(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
+def load_bert(checkpoint: Checkpoint, graph: Pattern | None) -> nn.Module:
     """Build ``bert`` or ``roberta``, with its pooler and heads, from a checkpoint."""
-    kind = theirs["model_type"]
-    theirs = theirs.without_prefix(f"{kind}.").renamed(*HEADS)
-    theirs.must_be(is_decoder=False, add_cross_attention=False, position_embedding_type="absolute")
+    kind = checkpoint["model_type"]
+    checkpoint = checkpoint.without_prefix(f"{kind}.").renamed(*HEADS)
+    checkpoint.require(
+        is_decoder=False, add_cross_attention=False, position_embedding_type="absolute"
+    )
     model = MODELS[kind](
-        theirs["vocab_size"],
-        padding=theirs["pad_token_id"] if kind == "roberta" else None,
+        checkpoint["vocab_size"],
+        padding=checkpoint["pad_token_id"] if kind == "roberta" else None,
         graph=complete() if graph is None else graph,
-        **numbers(theirs),
+        **model_options(checkpoint),
     )
     assert isinstance(model, TextModel)
-    return filled(model, layer_pieces(theirs["num_hidden_layers"]), theirs)
+    return fill_bert(model, layer_sources(checkpoint["num_hidden_layers"]), checkpoint)
 
 
-def filled(model: TextModel, layers: dict[str, Piece], theirs: Checkpoint) -> nn.Module:
+def fill_bert(model: TextModel, layers: dict[str, Source], checkpoint: Checkpoint) -> nn.Module:
     """Copy the weights, pooler and heads of a checkpoint to a model of BERT's form; return it."""
-    pieces = embedding_pieces() | layers
-    if "head.dense.weight" in theirs.tensors:
-        pieces |= head_pieces(model, theirs)
+    sources = _embedding_sources() | layers
+    if "head.dense.weight" in checkpoint.tensors:
+        sources |= _head_sources(model, checkpoint)
     else:
         model.head = None
-    head = label_head(theirs)
+    head = label_head(checkpoint)
     # A classifier of texts uses the pooler as the first layer of its head.
-    of_texts = head is not None and head.dense == "pooler.dense"
-    if "pooler.dense.weight" in theirs.tensors and not of_texts:
-        width = theirs["hidden_size"]
+    classifies_texts = head is not None and head.dense == "pooler.dense"
+    if "pooler.dense.weight" in checkpoint.tensors and not classifies_texts:
+        width = checkpoint["hidden_size"]
         model.pooler = nn.Sequential(nn.Linear(width, width), nn.Tanh())
-        pieces |= linear("pooler.0", "pooler.dense")
+        sources |= linear("pooler.0", "pooler.dense")
     # As in transformers, the embedding of padding is not trained.
-    model.embedding.tokens.padding_idx = theirs.config.get("pad_token_id")
-    whole, pieces = (model, pieces) if head is None else head.put_on(model, pieces, theirs)
-    fill(whole, pieces, theirs, unused=UNUSED + UNUSED_HEAD)
-    return whole
+    model.embedding.tokens.padding_idx = checkpoint.config.get("pad_token_id")
+    return fill_with_head(model, head, sources, checkpoint, unused=UNUSED + UNUSED_HEAD)
 
 
-def head_pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
-    """Return a :class:`Piece` for each tensor of the head; an untied decoder has its own matrix."""
-    pieces = linear("head.transform.0", "head.dense") | linear("head.transform.2", "head.norm")
+def _head_sources(model: TextModel, checkpoint: Checkpoint) -> dict[str, Source]:
+    """Return the sources of the head, which becomes untied if it has its own matrix."""
+    sources = linear("head.transform.0", "head.dense") | linear("head.transform.2", "head.norm")
     # transformers adds the bias of the decoder. If both biases are tied, either may be saved.
-    own_bias = "head.decoder.bias" in theirs.tensors
-    pieces["head.bias"] = Piece("head.decoder.bias" if own_bias else "head.bias")
-    decoder = theirs.tensors.get("head.decoder.weight")
-    tokens = theirs.tensors.get("embeddings.word_embeddings.weight")
+    has_decoder_bias = "head.decoder.bias" in checkpoint.tensors
+    sources["head.bias"] = Source("head.decoder.bias" if has_decoder_bias else "head.bias")
+    decoder = checkpoint.tensors.get("head.decoder.weight")
+    tokens = checkpoint.tensors.get("embeddings.word_embeddings.weight")
     if decoder is None or (tokens is not None and decoder.equal(tokens)):
-        return pieces
-    numbers = theirs["vocab_size"], theirs["hidden_size"]
+        return sources
     assert isinstance(model.head, LanguageModelHead)
-    model.head = LanguageModelHead(*numbers, tied=False, bias=True, transform=model.head.transform)
-    return pieces | {"head.weight": Piece("head.decoder.weight")}
+    model.head = LanguageModelHead(
+        checkpoint["vocab_size"],
+        checkpoint["hidden_size"],
+        tied=False,
+        bias=True,
+        transform=model.head.transform,
+    )
+    return sources | {"head.weight": Source("head.decoder.weight")}
 
 
-def numbers(theirs: Checkpoint) -> dict[str, Any]:
+def model_options(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the arguments of the model that are in the configuration."""
     return {
-        "width": theirs["hidden_size"],
-        "depth": theirs["num_hidden_layers"],
-        "heads": theirs["num_attention_heads"],
-        "ffn_dim": theirs["intermediate_size"],
-        "max_length": theirs["max_position_embeddings"],
-        "types": theirs["type_vocab_size"],
-        "act": theirs.activation("hidden_act"),
-        "epsilon": theirs.config.get("layer_norm_eps", 1e-12),
-        "dropout": theirs["hidden_dropout_prob"],
+        "width": checkpoint["hidden_size"],
+        "depth": checkpoint["num_hidden_layers"],
+        "heads": checkpoint["num_attention_heads"],
+        "ffn_dim": checkpoint["intermediate_size"],
+        "max_length": checkpoint["max_position_embeddings"],
+        "types": checkpoint["type_vocab_size"],
+        "act": checkpoint.activation("hidden_act"),
+        "epsilon": checkpoint.config.get("layer_norm_eps", 1e-12),
+        "dropout": checkpoint["hidden_dropout_prob"],
     }
 
 
-def embedding_pieces() -> dict[str, Piece]:
-    """Return a :class:`Piece` for each tensor of the embedding."""
+def _embedding_sources() -> dict[str, Source]:
     return {
-        "embedding.tokens.weight": Piece("embeddings.word_embeddings.weight"),
-        "embedding.positions.table": Piece("embeddings.position_embeddings.weight"),
-        "embedding.types.weight": Piece("embeddings.token_type_embeddings.weight"),
+        "embedding.tokens.weight": Source("embeddings.word_embeddings.weight"),
+        "embedding.positions.table": Source("embeddings.position_embeddings.weight"),
+        "embedding.types.weight": Source("embeddings.token_type_embeddings.weight"),
         **linear("embedding.norm", "embeddings.LayerNorm"),
     }
 
 
-def layer_pieces(depth: int, path: str = "backbone.stack.layers") -> dict[str, Piece]:
-    """Return a :class:`Piece` for each tensor of the layers, whose names begin with ``path``."""
-    pieces: dict[str, Piece] = {}
+def layer_sources(depth: int, path: str = "backbone.stack.layers") -> dict[str, Source]:
+    """Return the sources of the layers, whose names begin with ``path``."""
+    sources: dict[str, Source] = {}
     for i in range(depth):
-        ours, their = f"{path}.{i}", f"encoder.layer.{i}"
+        layer, hf_layer = f"{path}.{i}", f"encoder.layer.{i}"
         for name in ("query", "key", "value"):
-            pieces |= linear(f"{ours}.attention.sublayer.{name}", f"{their}.attention.self.{name}")
-        pieces |= linear(f"{ours}.attention.sublayer.output", f"{their}.attention.output.dense")
-        pieces |= linear(f"{ours}.attention.norm", f"{their}.attention.output.LayerNorm")
-        pieces |= linear(f"{ours}.feed_forward.sublayer.0", f"{their}.intermediate.dense")
-        pieces |= linear(f"{ours}.feed_forward.sublayer.3", f"{their}.output.dense")
-        pieces |= linear(f"{ours}.feed_forward.norm", f"{their}.output.LayerNorm")
-    return pieces
+            sources |= linear(
+                f"{layer}.attention.sublayer.{name}", f"{hf_layer}.attention.self.{name}"
+            )
+        sources |= linear(
+            f"{layer}.attention.sublayer.output", f"{hf_layer}.attention.output.dense"
+        )
+        sources |= linear(f"{layer}.attention.norm", f"{hf_layer}.attention.output.LayerNorm")
+        sources |= linear(f"{layer}.feed_forward.sublayer.0", f"{hf_layer}.intermediate.dense")
+        sources |= linear(f"{layer}.feed_forward.sublayer.3", f"{hf_layer}.output.dense")
+        sources |= linear(f"{layer}.feed_forward.norm", f"{hf_layer}.output.LayerNorm")
+    return sources

@@ -6,7 +6,7 @@ from torch import nn
 
 from edgewise._utils.arguments import check_choice
 from edgewise.graphs import Pattern, complete
-from edgewise.interop.huggingface.bert import HEADS, filled, layer_pieces, numbers
+from edgewise.interop.huggingface.bert import HEADS, fill_bert, layer_sources, model_options
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.models.bigbird import bigbird
 
@@ -14,26 +14,23 @@ POOLER = ("pooler.weight", "pooler.dense.weight"), ("pooler.bias", "pooler.dense
 KINDS = ("block_sparse", "original_full")
 
 
-def load_bigbird(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``bigbird`` from a checkpoint.
-
-    Without ``graph``, attention is block-sparse or full, as the configuration says. As in
-    transformers, random blocks are sampled in training, and replaced by the first block in
-    evaluation.
-    """
-    theirs = theirs.without_prefix("bert.").renamed(*HEADS, *POOLER)
-    theirs.must_be(is_decoder=False, add_cross_attention=False, use_bias=True)
-    kind = theirs.config.get("attention_type", KINDS[0])
+def load_bigbird(checkpoint: Checkpoint, graph: Pattern | None) -> nn.Module:
+    """Build ``bigbird``; as in transformers, random blocks are the first block in evaluation."""
+    checkpoint = checkpoint.without_prefix("bert.").renamed(*HEADS, *POOLER)
+    checkpoint.require(is_decoder=False, add_cross_attention=False, use_bias=True)
+    kind = checkpoint.config.get("attention_type", KINDS[0])
     check_choice("attention_type", kind, KINDS)
     model = bigbird(
-        theirs["vocab_size"],
-        block=theirs["block_size"],
-        random_blocks=theirs["num_random_blocks"],
+        checkpoint["vocab_size"],
+        block=checkpoint["block_size"],
+        random_blocks=checkpoint["num_random_blocks"],
         random_attention="training",
-        token_scale=theirs["hidden_size"] ** 0.5
-        if theirs.config.get("rescale_embeddings")
+        token_scale=checkpoint["hidden_size"] ** 0.5
+        if checkpoint.config.get("rescale_embeddings")
         else 1.0,
         graph=complete() if graph is None and kind == "original_full" else graph,
-        **numbers(theirs),
+        **model_options(checkpoint),
     )
-    return filled(model, layer_pieces(theirs["num_hidden_layers"], "backbone.layers"), theirs)
+    return fill_bert(
+        model, layer_sources(checkpoint["num_hidden_layers"], "backbone.layers"), checkpoint
+    )

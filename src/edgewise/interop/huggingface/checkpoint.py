@@ -35,7 +35,10 @@ DEPTHS = (
 WEIGHTS = "a complete file of safetensors"
 SAVE_AGAIN = "save the model again with save_pretrained"
 
-OLD_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+OLD_ENDINGS = (
+    ("LayerNorm.gamma", "LayerNorm.weight"),
+    ("LayerNorm.beta", "LayerNorm.bias"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,7 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
 
     def __getitem__(self, name: str) -> Any:
-        """Return a value of the configuration.
-
-        Raises:
-            ArgumentError: the configuration lacks this value.
-        """
+        """Return a value of the configuration; raise ArgumentError if there is none."""
         if name not in self.config:
             raise ArgumentError(
                 "config",
@@ -75,16 +74,16 @@ class Checkpoint:
         tensors = {name.removeprefix(prefix): tensor for name, tensor in self.tensors.items()}
         return Checkpoint(self.config, tensors)
 
-    def without(self, parts: Collection[str]) -> Checkpoint:
-        """Return a copy without tensors whose names contain one of these parts."""
-        kept = {n: x for n, x in self.tensors.items() if not any(part in n for part in parts)}
-        return Checkpoint(self.config, kept)
+    def without(self, texts: Collection[str]) -> Checkpoint:
+        """Return a copy without tensors whose names contain one of these texts."""
+        tensors = {n: x for n, x in self.tensors.items() if not any(text in n for text in texts)}
+        return Checkpoint(self.config, tensors)
 
     def labels(self, count: int) -> tuple[str, ...]:
         """Return the class names of a head; missing names are ``LABEL_0``, ``LABEL_1``, ..."""
-        named: Mapping[Any, str] = self.config.get("id2label") or {}
-        named = {int(number): name for number, name in named.items()}
-        return tuple(named.get(number, f"LABEL_{number}") for number in range(count))
+        id2label: Mapping[Any, str] = self.config.get("id2label") or {}
+        labels = {int(number): label for number, label in id2label.items()}
+        return tuple(labels.get(number, f"LABEL_{number}") for number in range(count))
 
     def activation(self, name: str) -> str:
         """Return the Edgewise name of the activation function in the configuration."""
@@ -97,14 +96,15 @@ class Checkpoint:
             )
         return ACTIVATIONS[self[name]]
 
-    def must_be(self, **wanted: Any) -> None:
+    def require(self, **supported: Any) -> None:
         """Raise an error that lists all configuration values that Edgewise does not support."""
-        other = {k: self.config[k] for k, v in wanted.items() if self.config.get(k, v) != v}
-        if other:
+        config = self.config
+        unsupported = {k: config[k] for k, v in supported.items() if config.get(k, v) != v}
+        if unsupported:
             raise ArgumentError(
                 "config",
-                expected=", ".join(f"{name}={wanted[name]!r}" for name in other),
-                got=", ".join(f"{name}={value!r}" for name, value in other.items()),
+                expected=", ".join(f"{name}={supported[name]!r}" for name in unsupported),
+                got=", ".join(f"{name}={value!r}" for name, value in unsupported.items()),
                 remedy="run this variant with transformers, as Edgewise does not support it",
             )
 
@@ -116,17 +116,11 @@ def refuse_graph(graph: Pattern | None, expected: str) -> None:
 
 
 def read(source: Any) -> Checkpoint:
-    """Read a checkpoint from a ``transformers`` model or from a folder.
-
-    Raises:
-        MissingDataError: the folder, its ``config.json`` or its safetensors do not exist.
-        ArgumentError: ``source`` is neither a folder nor a model.
-        MissingExtraError: ``source`` is a folder, and safetensors is not installed.
-    """
+    """Read a checkpoint from a ``transformers`` model or from a folder."""
     config = getattr(source, "config", None)
     if isinstance(source, nn.Module) and config is not None:
         tensors = {name: tensor.detach() for name, tensor in source.state_dict().items()}
-        return _modern(config.to_dict(), tensors)
+        return Checkpoint(config.to_dict(), tensors).renamed(*OLD_ENDINGS)
     if not isinstance(source, str | Path):
         raise ArgumentError(
             "model_or_folder",
@@ -144,20 +138,11 @@ def read(source: Any) -> Checkpoint:
         )
     with reading(file, expected="the configuration of a model as JSON", remedy=SAVE_AGAIN):
         config = read_json_object(file)
-    return _modern(config, _read_tensors(folder, config))
-
-
-def _modern(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Checkpoint:
-    return Checkpoint(config, tensors).renamed(*OLD_ENDINGS.items())
+    return Checkpoint(config, _read_tensors(folder, config)).renamed(*OLD_ENDINGS)
 
 
 def _read_tensors(folder: Path, config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Read the safetensors of a folder, after a look at their headers.
-
-    Args:
-        folder: folder of the checkpoint.
-        config: configuration, whose numbers of layers are compared with the number of tensors.
-    """
+    """Read the safetensors of a folder, if their headers have enough tensors for the layers."""
     require("safetensors", extra="text", purpose="reading weights")
     from safetensors import safe_open
     from safetensors.torch import load_file
@@ -173,9 +158,9 @@ def _read_tensors(folder: Path, config: Mapping[str, Any]) -> dict[str, Tensor]:
     for name in names:
         path = folder / name
         if not path.is_file():
-            found = ", ".join(sorted(p.name for p in folder.iterdir()))
+            files = ", ".join(sorted(p.name for p in folder.iterdir()))
             raise MissingDataError(
-                f"`model_or_folder`: expected {path.name} in {str(folder)!r}; got {found}. Remedy: "
+                f"`model_or_folder`: expected {path.name} in {str(folder)!r}; got {files}. Remedy: "
                 f"save the model as safetensors with save_pretrained; pickled weights are not read."
             )
         paths.append(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from edgewise.layers import JointLinear
 
 
 @dataclass(frozen=True)
-class Piece:
+class Source:
     """Source of a tensor of a model: its name in the checkpoint, and a function to apply to it."""
 
     name: str
@@ -23,89 +24,77 @@ class Piece:
 
 def fill(
     model: nn.Module,
-    pieces: Mapping[str, Piece],
-    theirs: Checkpoint,
+    sources: Mapping[str, Source],
+    checkpoint: Checkpoint,
     *,
     unused: Iterable[str] = (),
 ) -> None:
     """Copy all tensors of a checkpoint into a model, in the dtype of the checkpoint.
 
-    Args:
-        model: model to fill.
-        pieces: source of each tensor of the model; query, key and value of a joint ``qkv`` have
-            separate sources.
-        theirs: checkpoint of Hugging Face.
-        unused: parts of the names of redundant tensors, such as counts, masks and tied copies.
-
-    Raises:
-        ArgumentError: tensors are missing, have other shapes, or have no place in the model. The
-            error lists all of them.
+    ``unused`` are parts of the names of redundant tensors, such as tied copies.
     """
-    own = _tensors(model)
-    assert own.keys() == pieces.keys(), sorted(own.keys() ^ pieces.keys())
-    wrong, ready = [], {}
-    for name, piece in pieces.items():
-        if piece.name not in theirs.tensors:
-            wrong.append(f"{piece.name}: expected shape {list(own[name].shape)}, got nothing")
+    tensors = _tensors(model)
+    assert tensors.keys() == sources.keys(), sorted(tensors.keys() ^ sources.keys())
+    mismatches, weights = [], {}
+    for name, source in sources.items():
+        shape = list(tensors[name].shape)
+        if source.name not in checkpoint.tensors:
+            mismatches.append(f"{source.name}: expected shape {shape}, got nothing")
             continue
-        raw = theirs.tensors[piece.name]
-        try:
-            ready[name] = piece.change(raw)
-        except (RuntimeError, ValueError, IndexError):
-            ready[name] = raw
-        if ready[name].shape != own[name].shape:
-            wrong.append(
-                f"{piece.name} (for {name}): expected shape {list(own[name].shape)}, "
-                f"got {list(ready[name].shape)}"
+        weight = checkpoint.tensors[source.name]
+        with suppress(RuntimeError, ValueError, IndexError):  # The shape is wrong; see below.
+            weight = source.change(weight)
+        if list(weight.shape) != shape:
+            mismatches.append(
+                f"{source.name} (for {name}): expected shape {shape}, got {list(weight.shape)}"
             )
-    used = {piece.name for piece in pieces.values()}
-    left = [n for n in theirs.tensors if n not in used and not any(part in n for part in unused)]
-    strange = [
-        f"{name}: expected nothing, got shape {list(theirs.tensors[name].shape)}" for name in left
+        weights[name] = weight
+    used = {source.name for source in sources.values()}
+    extra = [
+        name
+        for name in checkpoint.tensors
+        if name not in used and not any(text in name for text in unused)
     ]
-    if wrong:
+    unexpected = [
+        f"{name}: expected nothing, got shape {list(checkpoint.tensors[name].shape)}"
+        for name in extra
+    ]
+    if mismatches:
         raise ArgumentError(
             "model_or_folder",
             expected="weights whose shapes match config.json",
-            got="\n  " + "\n  ".join(wrong + strange) + "\n",
+            got="\n  " + "\n  ".join(mismatches + unexpected) + "\n",
             remedy="use the config.json that was saved with the model's weights",
         )
-    if strange:
+    if extra:
+        modules = sorted({name.rpartition(".")[0] or name for name in extra})
         raise ArgumentError(
             "model_or_folder",
             expected="only weights that this model has",
-            got="\n  " + "\n  ".join(strange) + "\n",
-            remedy=f"pass leave_out={_parts(left)!r} to ignore these weights",
+            got="\n  " + "\n  ".join(unexpected) + "\n",
+            remedy=f"pass leave_out={modules!r} to ignore these weights",
         )
-    model.to(next(iter(ready.values())).dtype)
+    model.to(next(iter(weights.values())).dtype)
     with torch.no_grad():
         for name, tensor in _tensors(model).items():
-            tensor.copy_(ready[name])
-
-
-def _parts(names: Iterable[str]) -> list[str]:
-    """Return the distinct names of the modules to which tensors with these names belong."""
-    return sorted({name.rpartition(".")[0] or name for name in names})
+            tensor.copy_(weights[name])
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return all tensors of the model by name; a joint ``qkv`` is split into three views.
-
-    Filling the views ``query``, ``key`` and ``value`` fills the joint matrix.
-    """
+    """Return all tensors of the model by name; a joint ``qkv`` is split into three views."""
     joint = {name: m for name, m in model.named_modules() if isinstance(m, JointLinear)}
-    found = {}
+    tensors = {}
     for name, tensor in model.state_dict().items():
         path, _, end = name.rpartition(".")
         if path not in joint:
-            found[name] = tensor
+            tensors[name] = tensor
             continue
-        parts = zip(("query", "key", "value"), tensor.split(joint[path].widths), strict=True)
-        found |= {f"{path.removesuffix('qkv')}{part}.{end}": rows for part, rows in parts}
-    return found
+        views = zip(("query", "key", "value"), tensor.split(joint[path].widths), strict=True)
+        tensors |= {f"{path.removesuffix('qkv')}{role}.{end}": view for role, view in views}
+    return tensors
 
 
-def linear(ours: str, theirs: str, *, bias: bool = True) -> dict[str, Piece]:
-    """Return a :class:`Piece` for the weight, and one for the bias, of a linear layer or norm."""
+def linear(name: str, hf_name: str, *, bias: bool = True) -> dict[str, Source]:
+    """Return the sources of the weight and bias of a linear layer or norm."""
     ends = ("weight", "bias") if bias else ("weight",)
-    return {f"{ours}.{end}": Piece(f"{theirs}.{end}") for end in ends}
+    return {f"{name}.{end}": Source(f"{hf_name}.{end}") for end in ends}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from torch import nn
+
 from edgewise.interop.huggingface.checkpoint import Checkpoint
-from edgewise.interop.huggingface.fill import Piece, linear
+from edgewise.interop.huggingface.fill import Source, fill, linear
 from edgewise.layers import (
     ClassificationHead,
     LastTokenHead,
@@ -19,58 +21,65 @@ from edgewise.layers import (
 
 @dataclass(frozen=True)
 class LabelHead:
-    """Classification head in a checkpoint.
-
-    Attributes:
-        output: name of the last linear layer.
-        dense: name of the linear layer before it, applied to the class token; "" if none.
-        of_tokens: whether the head classifies tokens instead of texts.
-        act: activation function after ``dense``.
-    """
+    """Head of a checkpoint: the linear layer ``output``, and ``dense`` before it if any."""
 
     output: str
     dense: str = ""
     of_tokens: bool = False
     act: str = "tanh"
 
-    def put_on(
-        self, trunk: TextModel, pieces: Mapping[str, Piece], theirs: Checkpoint
-    ) -> tuple[TextClassifier | TokenClassifier, dict[str, Piece]]:
-        """Return the backbone ``trunk`` with this head, and the pieces of both."""
-        weight = theirs.tensors[f"{self.output}.weight"]
-        classes, width = weight.shape
-        dropout = _dropout(theirs)
-        pieces = {f"trunk.{name}": piece for name, piece in pieces.items()}
+    def attach(
+        self, backbone: TextModel, sources: Mapping[str, Source], checkpoint: Checkpoint
+    ) -> tuple[TextClassifier | TokenClassifier, dict[str, Source]]:
+        """Return the backbone with this head, and the sources of both."""
+        classes, width = checkpoint.tensors[f"{self.output}.weight"].shape
+        dropout = _dropout(checkpoint)
+        sources = {f"trunk.{name}": source for name, source in sources.items()}
         model: TextClassifier | TokenClassifier
         if self.of_tokens:
-            tokens = TokenClassificationHead(width, classes, dropout=dropout)
-            model, pieces = TokenClassifier(trunk, tokens), pieces | linear("head.1", self.output)
+            model = TokenClassifier(
+                backbone, TokenClassificationHead(width, classes, dropout=dropout)
+            )
+            sources |= linear("head.1", self.output)
         elif self.dense:
             head = ClassificationHead(width, classes, act=self.act, dropout=dropout)
-            model = TextClassifier(trunk, head)
-            pieces |= linear("head.dense", self.dense) | linear("head.output", self.output)
+            model = TextClassifier(backbone, head)
+            sources |= linear("head.dense", self.dense) | linear("head.output", self.output)
         else:
-            model = TextClassifier(trunk, LastTokenHead(width, classes, dropout=dropout))
-            pieces |= linear("head.output", self.output, bias=False)
+            model = TextClassifier(backbone, LastTokenHead(width, classes, dropout=dropout))
+            sources |= linear("head.output", self.output, bias=False)
         # The start and end logits of question answering have no class names.
         if self.output != "qa_outputs":
-            model.labels = theirs.labels(classes)
-        return model, pieces
+            model.labels = checkpoint.labels(classes)
+        return model, sources
 
 
-def label_head(theirs: Checkpoint) -> LabelHead | None:
-    """Return the classification head of a checkpoint, found by tensor names, or None.
+def fill_with_head(
+    model: TextModel,
+    head: LabelHead | None,
+    sources: dict[str, Source],
+    checkpoint: Checkpoint,
+    *,
+    unused: Iterable[str],
+) -> nn.Module:
+    """Copy the tensors of a checkpoint into a model, with its classification head if it has one."""
+    classifier: nn.Module = model
+    if head is not None:
+        classifier, sources = head.attach(model, sources, checkpoint)
+    fill(classifier, sources, checkpoint, unused=unused)
+    return classifier
 
-    BERT's head follows the pooler, and RoBERTa's head an additional linear layer. The heads of
-    GPT-2 and Llama are a single linear layer, which has no bias in text classifiers.
-    """
-    names = theirs.tensors
+
+def label_head(checkpoint: Checkpoint) -> LabelHead | None:
+    """Return the classification head of a checkpoint, found by tensor names, or None."""
+    names = checkpoint.tensors
     if "classifier.out_proj.weight" in names:
-        act = theirs.activation("hidden_act") if theirs["model_type"] == "big_bird" else "tanh"
+        is_big_bird = checkpoint["model_type"] == "big_bird"
+        act = checkpoint.activation("hidden_act") if is_big_bird else "tanh"
         return LabelHead("classifier.out_proj", "classifier.dense", act=act)
     if "classifier.weight" in names:
-        said = " ".join(theirs.config.get("architectures") or ())
-        pooled = "pooler.dense.weight" in names and "TokenClassification" not in said
+        architectures = " ".join(checkpoint.config.get("architectures") or ())
+        pooled = "pooler.dense.weight" in names and "TokenClassification" not in architectures
         return LabelHead("classifier", "pooler.dense" if pooled else "", of_tokens=not pooled)
     if "qa_outputs.weight" in names:
         return LabelHead("qa_outputs", of_tokens=True)
@@ -79,7 +88,8 @@ def label_head(theirs: Checkpoint) -> LabelHead | None:
     return None
 
 
-def _dropout(theirs: Checkpoint) -> float:
-    """Return the dropout probability before the last linear layer of the head."""
-    given = (theirs.config.get(name) for name in ("classifier_dropout", "hidden_dropout_prob"))
-    return next((float(share) for share in given if share is not None), 0.0)
+def _dropout(checkpoint: Checkpoint) -> float:
+    for name in ("classifier_dropout", "hidden_dropout_prob"):
+        if checkpoint.config.get(name) is not None:
+            return float(checkpoint.config[name])
+    return 0.0

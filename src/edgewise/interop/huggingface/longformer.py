@@ -6,22 +6,17 @@ from torch import nn
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Pattern
-from edgewise.interop.huggingface.bert import HEADS, filled, layer_pieces, numbers
+from edgewise.interop.huggingface.bert import HEADS, fill_bert, layer_sources, model_options
 from edgewise.interop.huggingface.checkpoint import Checkpoint
-from edgewise.interop.huggingface.fill import Piece, linear
+from edgewise.interop.huggingface.fill import Source, linear
 from edgewise.models.longformer import longformer
 
 
-def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
-    """Build ``longformer`` from a checkpoint; ``graph`` replaces the sliding windows.
-
-    By default, the global tokens are the first token for text classification, the tokens of the
-    question for question answering, and none for other models, as in transformers.
-    ``global_attention_mask`` replaces them.
-    """
-    theirs = theirs.without_prefix("longformer.").renamed(*HEADS)
-    depth = theirs["num_hidden_layers"]
-    windows = theirs["attention_window"]
+def load_longformer(checkpoint: Checkpoint, graph: Pattern | None) -> nn.Module:
+    """Build ``longformer`` with the global tokens of transformers; ``graph`` replaces windows."""
+    checkpoint = checkpoint.without_prefix("longformer.").renamed(*HEADS)
+    depth = checkpoint["num_hidden_layers"]
+    windows = checkpoint["attention_window"]
     windows = [windows] * depth if isinstance(windows, int) else list(windows)
     if any(window % 2 for window in windows):
         raise ArgumentError(
@@ -31,24 +26,25 @@ def load_longformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
             remedy="use the config.json that was saved with the model's weights",
         )
     model = longformer(
-        theirs["vocab_size"],
+        checkpoint["vocab_size"],
         radius=tuple(window // 2 for window in windows),
-        hubs=(0,) if "classifier.dense.weight" in theirs.tensors else (),
-        padding=theirs["pad_token_id"],
-        **numbers(theirs),
+        hubs=(0,) if "classifier.dense.weight" in checkpoint.tensors else (),
+        padding=checkpoint["pad_token_id"],
+        **model_options(checkpoint),
     )
-    if "qa_outputs.weight" in theirs.tensors:
-        model.separator = theirs["sep_token_id"]
+    if "qa_outputs.weight" in checkpoint.tensors:
+        model.separator = checkpoint["sep_token_id"]
     if graph is not None:
         model.backbone.graphs = [graph] * depth
-    return filled(model, layer_pieces(depth, "backbone.layers") | _hub_pieces(depth), theirs)
+    return fill_bert(
+        model, layer_sources(depth, "backbone.layers") | _hub_sources(depth), checkpoint
+    )
 
 
-def _hub_pieces(depth: int) -> dict[str, Piece]:
-    """Return a :class:`Piece` for each tensor of the projections for global tokens."""
-    pieces: dict[str, Piece] = {}
+def _hub_sources(depth: int) -> dict[str, Source]:
+    sources: dict[str, Source] = {}
     for i in range(depth):
         for name in ("query", "key", "value"):
-            ours = f"backbone.layers.{i}.attention.sublayer.hub_{name}"
-            pieces |= linear(ours, f"encoder.layer.{i}.attention.self.{name}_global")
-    return pieces
+            hf_name = f"encoder.layer.{i}.attention.self.{name}_global"
+            sources |= linear(f"backbone.layers.{i}.attention.sublayer.hub_{name}", hf_name)
+    return sources

@@ -18,14 +18,10 @@ TABLES = {
 """End of the name of each family's position table, and configuration value with its length."""
 
 
-def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
-    """Return the checkpoint with ``positions`` positions; learned positions are repeated.
-
-    Raises:
-        ArgumentError: the family has no learned positions, or ``positions`` is too small.
-    """
+def with_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
+    """Return the checkpoint with ``positions`` positions; learned positions are repeated."""
     check_count("positions", positions, 1, "choose for example 4096")
-    kind = theirs["model_type"]
+    kind = checkpoint["model_type"]
     if kind not in TABLES:
         raise ArgumentError(
             "positions",
@@ -35,9 +31,9 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
         )
     ending, length = TABLES[kind]
     # RoBERTa and Longformer number positions from the padding id + 1; earlier rows are not used.
-    ahead = theirs["pad_token_id"] + 1 if kind in ("roberta", "longformer") else 0
-    name = next((one for one in theirs.tensors if one.endswith(ending)), None)
-    learned = theirs[length] - ahead
+    offset = checkpoint["pad_token_id"] + 1 if kind in ("roberta", "longformer") else 0
+    name = next((name for name in checkpoint.tensors if name.endswith(ending)), None)
+    learned = checkpoint[length] - offset
     if positions < learned:
         raise ArgumentError(
             "positions",
@@ -46,15 +42,15 @@ def with_positions(theirs: Checkpoint, positions: int) -> Checkpoint:
             remedy="omit positions; the model reads shorter texts without a change",
         )
     if name is None or positions == learned:
-        return theirs
-    table = theirs.tensors[name]
-    copied = torch.arange(positions) % learned + ahead
-    longer = torch.cat([table[:ahead], table[copied]])
+        return checkpoint
+    table = checkpoint.tensors[name]
+    copied = torch.arange(positions) % learned + offset
+    longer = torch.cat([table[:offset], table[copied]])
     warnings.warn(
         f"positions {learned} to {positions - 1} are copies of the {learned} learned positions: "
         "train the model further before using the model on longer texts",
         stacklevel=3,
     )
-    config = {**theirs.config, length: positions + ahead}
+    config = {**checkpoint.config, length: positions + offset}
     # The buffers of position ids keep the old length. Loading ignores them.
-    return Checkpoint(config, {**theirs.tensors, name: longer})
+    return Checkpoint(config, {**checkpoint.tensors, name: longer})

@@ -8,7 +8,7 @@ from torch import nn
 from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.interop.huggingface.checkpoint import Checkpoint
-from edgewise.interop.huggingface.fill import Piece, fill, linear
+from edgewise.interop.huggingface.fill import Source, fill, linear
 from edgewise.layers import LanguageModelHead, TextModel
 from edgewise.layers.sequences import refuse_graph
 from edgewise.models.reformer import Axial, reformer
@@ -17,57 +17,57 @@ BIASES = ("lm_head.decoder.bias", "lm_head.bias")
 """Names of the bias of the head. transformers adds it to the logits from version 5.24 on."""
 
 
-def load_reformer(theirs: Checkpoint, graph: Pattern | None) -> nn.Module:
+def load_reformer(checkpoint: Checkpoint, graph: Pattern | None) -> nn.Module:
     """Build ``reformer`` from a checkpoint, with transformers' hashes if ``hash_seed`` is set."""
     refuse_graph("reformer", graph)
-    theirs = theirs.without_prefix("reformer.")
-    near = {
-        name: (theirs[f"local_num_chunks_{name}"], theirs[f"lsh_num_chunks_{name}"])
+    checkpoint = checkpoint.without_prefix("reformer.")
+    num_chunks = {
+        name: (checkpoint[f"local_num_chunks_{name}"], checkpoint[f"lsh_num_chunks_{name}"])
         for name in ("before", "after")
     }
-    if any(local != lsh for local, lsh in near.values()):
+    if any(local != lsh for local, lsh in num_chunks.values()):
         raise ArgumentError(
             "config",
             expected="as many local as LSH chunks, both before and after a chunk",
-            got=f"(local, LSH) chunks {near!r}",
+            got=f"(local, LSH) chunks {num_chunks!r}",
             remedy="run this variant with transformers, as Edgewise does not support it",
         )
-    axial = bool(theirs["axial_pos_embds"])
-    buckets = theirs.config.get("num_buckets")
+    axial = bool(checkpoint["axial_pos_embds"])
+    buckets = checkpoint.config.get("num_buckets")
     model = reformer(
-        theirs["vocab_size"],
-        width=theirs["hidden_size"],
-        depth=len(theirs["attn_layers"]),
-        heads=theirs["num_attention_heads"],
-        head_width=theirs["attention_head_size"],
-        ffn_dim=theirs["feed_forward_size"],
-        kinds=tuple(theirs["attn_layers"]),
-        chunk=theirs["lsh_attn_chunk_length"],
-        local_chunk=theirs["local_attn_chunk_length"],
-        num_chunks_before=near["before"][0],
-        num_chunks_after=near["after"][0],
+        checkpoint["vocab_size"],
+        width=checkpoint["hidden_size"],
+        depth=len(checkpoint["attn_layers"]),
+        heads=checkpoint["num_attention_heads"],
+        head_width=checkpoint["attention_head_size"],
+        ffn_dim=checkpoint["feed_forward_size"],
+        kinds=tuple(checkpoint["attn_layers"]),
+        chunk=checkpoint["lsh_attn_chunk_length"],
+        local_chunk=checkpoint["local_attn_chunk_length"],
+        num_chunks_before=num_chunks["before"][0],
+        num_chunks_after=num_chunks["after"][0],
         num_buckets=tuple(buckets) if isinstance(buckets, list) else buckets,
-        num_hashes=theirs["num_hashes"],
-        hash_seed=theirs.config.get("hash_seed"),
-        causal=theirs["is_decoder"],
-        max_length=theirs["max_position_embeddings"],
-        axial=tuple(theirs["axial_pos_shape"]) if axial else None,
-        axial_widths=tuple(theirs["axial_pos_embds_dim"]) if axial else None,
-        act=theirs.activation("hidden_act"),
-        epsilon=theirs["layer_norm_eps"],
-        dropout=theirs["hidden_dropout_prob"],
+        num_hashes=checkpoint["num_hashes"],
+        hash_seed=checkpoint.config.get("hash_seed"),
+        causal=checkpoint["is_decoder"],
+        max_length=checkpoint["max_position_embeddings"],
+        axial=tuple(checkpoint["axial_pos_shape"]) if axial else None,
+        axial_widths=tuple(checkpoint["axial_pos_embds_dim"]) if axial else None,
+        act=checkpoint.activation("hidden_act"),
+        epsilon=checkpoint["layer_norm_eps"],
+        dropout=checkpoint["hidden_dropout_prob"],
     )
-    pieces = _pieces(model, theirs)
-    if "lm_head.decoder.weight" in theirs.tensors:
-        pieces["head.weight"] = Piece("lm_head.decoder.weight")
-        bias = next((name for name in BIASES if name in theirs.tensors), "")
+    sources = _sources(model, checkpoint)
+    if "lm_head.decoder.weight" in checkpoint.tensors:
+        sources["head.weight"] = Source("lm_head.decoder.weight")
+        bias = next((name for name in BIASES if name in checkpoint.tensors), "")
         if bias and _adds_bias():
             assert isinstance(model.head, LanguageModelHead)
-            model.head.bias = nn.Parameter(torch.zeros(theirs["vocab_size"]))
-            pieces["head.bias"] = Piece(bias)
+            model.head.bias = nn.Parameter(torch.zeros(checkpoint["vocab_size"]))
+            sources["head.bias"] = Source(bias)
     else:
         model.head = None
-    fill(model, pieces, theirs, unused=BIASES)
+    fill(model, sources, checkpoint, unused=BIASES)
     return model
 
 
@@ -78,27 +78,26 @@ def _adds_bias() -> bool:
     return tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 24)
 
 
-def _pieces(model: TextModel, theirs: Checkpoint) -> dict[str, Piece]:
-    pieces = {
-        "embedding.tokens.weight": Piece("embeddings.word_embeddings.weight"),
+def _sources(model: TextModel, checkpoint: Checkpoint) -> dict[str, Source]:
+    sources = {
+        "embedding.tokens.weight": Source("embeddings.word_embeddings.weight"),
         **linear("backbone.norm.0", "encoder.layer_norm"),
     }
-    places = "embeddings.position_embeddings"
+    hf_positions = "embeddings.position_embeddings"
     if isinstance(model.embedding.positions, Axial):
-        pieces["embedding.positions.row"] = Piece(f"{places}.weights.0", lambda x: x[:, 0])
-        pieces["embedding.positions.column"] = Piece(f"{places}.weights.1", lambda x: x[0])
+        sources["embedding.positions.row"] = Source(f"{hf_positions}.weights.0", lambda x: x[:, 0])
+        sources["embedding.positions.column"] = Source(f"{hf_positions}.weights.1", lambda x: x[0])
     else:
-        pieces["embedding.positions.table"] = Piece(f"{places}.embedding.weight")
-    for i, kind in enumerate(theirs["attn_layers"]):
-        ours, their = f"backbone.layers.{i}", f"encoder.layers.{i}"
-        maps = ("query_key", "value") if kind == "lsh" else ("query", "key", "value")
-        for name in maps:
-            there = f"{their}.attention.self_attention.{name}"
-            pieces |= linear(f"{ours}.attention.{name}", there, bias=False)
-        there = f"{their}.attention.output.dense"
-        pieces |= linear(f"{ours}.attention.output", there, bias=False)
-        pieces |= linear(f"{ours}.attention_norm", f"{their}.attention.layer_norm")
-        pieces |= linear(f"{ours}.feed_forward_norm", f"{their}.feed_forward.layer_norm")
-        pieces |= linear(f"{ours}.feed_forward.0", f"{their}.feed_forward.dense.dense")
-        pieces |= linear(f"{ours}.feed_forward.3", f"{their}.feed_forward.output.dense")
-    return pieces
+        sources["embedding.positions.table"] = Source(f"{hf_positions}.embedding.weight")
+    for i, kind in enumerate(checkpoint["attn_layers"]):
+        layer, hf_layer = f"backbone.layers.{i}", f"encoder.layers.{i}"
+        for name in ("query_key", "value") if kind == "lsh" else ("query", "key", "value"):
+            hf_name = f"{hf_layer}.attention.self_attention.{name}"
+            sources |= linear(f"{layer}.attention.{name}", hf_name, bias=False)
+        hf_name = f"{hf_layer}.attention.output.dense"
+        sources |= linear(f"{layer}.attention.output", hf_name, bias=False)
+        sources |= linear(f"{layer}.attention_norm", f"{hf_layer}.attention.layer_norm")
+        sources |= linear(f"{layer}.feed_forward_norm", f"{hf_layer}.feed_forward.layer_norm")
+        sources |= linear(f"{layer}.feed_forward.0", f"{hf_layer}.feed_forward.dense.dense")
+        sources |= linear(f"{layer}.feed_forward.3", f"{hf_layer}.feed_forward.output.dense")
+    return sources

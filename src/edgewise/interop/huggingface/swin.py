@@ -6,8 +6,8 @@ from torch import nn
 
 from edgewise.graphs import Pattern
 from edgewise.interop.huggingface.checkpoint import Checkpoint, refuse_graph
-from edgewise.interop.huggingface.fill import Piece, fill, linear
-from edgewise.interop.huggingface.vit import image_layer
+from edgewise.interop.huggingface.fill import Source, fill, linear
+from edgewise.interop.huggingface.vit import image_layer_sources
 from edgewise.models.swin import swin
 
 TABLE = "relative_position_bias_table"
@@ -23,52 +23,46 @@ MODERN = (
 UNUSED = ("relative_position_index",)
 
 
-def load_swin(theirs: Checkpoint, graph: Pattern | None) -> nn.Sequential:
-    """Build ``swin`` from a checkpoint: ``model(pixel_values [B, C, S, S]) -> [B, classes]``.
-
-    Without a classifier, the model returns the normalised states ``[B, patches, width]``.
-
-    Raises:
-        ArgumentError: ``graph`` is not None; the windows of each layer are fixed.
-    """
+def load_swin(checkpoint: Checkpoint, graph: Pattern | None) -> nn.Sequential:
+    """Build ``swin``; without a classifier, it returns normalised states ``[B, N, width]``."""
     refuse_graph(graph, "None for Swin, whose windows are fixed")
-    theirs = theirs.without_prefix("swin.").renamed(*MODERN)
-    times = theirs["mlp_ratio"]
-    theirs.must_be(qkv_bias=True, use_absolute_embeddings=False, mlp_ratio=int(times))
-    head = theirs.tensors.get("classifier.weight")
-    depths = theirs["depths"]
+    checkpoint = checkpoint.without_prefix("swin.").renamed(*MODERN)
+    ffn_ratio = int(checkpoint["mlp_ratio"])
+    checkpoint.require(qkv_bias=True, use_absolute_embeddings=False, mlp_ratio=ffn_ratio)
+    head = checkpoint.tensors.get("classifier.weight")
+    depths = checkpoint["depths"]
     model = swin(
-        theirs["image_size"],
-        theirs["num_channels"],
+        checkpoint["image_size"],
+        checkpoint["num_channels"],
         1 if head is None else len(head),
-        patch=theirs["patch_size"],
-        width=theirs["embed_dim"],
+        patch=checkpoint["patch_size"],
+        width=checkpoint["embed_dim"],
         depths=depths,
-        heads=theirs["num_heads"],
-        window=theirs["window_size"],
-        ffn_ratio=int(times),
-        act=theirs.activation("hidden_act"),
-        epsilon=theirs["layer_norm_eps"],
-        dropout=theirs["hidden_dropout_prob"],
+        heads=checkpoint["num_heads"],
+        window=checkpoint["window_size"],
+        ffn_ratio=ffn_ratio,
+        act=checkpoint.activation("hidden_act"),
+        epsilon=checkpoint["layer_norm_eps"],
+        dropout=checkpoint["hidden_dropout_prob"],
     )
     last = len(model) - 3  # Index of the norm, which precedes the pooling and the head.
-    pieces = {} if head is None else linear(f"{last + 2}", "classifier")
+    sources = {} if head is None else linear(f"{last + 2}", "classifier")
     if head is None:
         model = nn.Sequential(*list(model.children())[:-2])
-    pieces |= linear("0.project", "embeddings.patch_embeddings.projection")
-    pieces |= linear("1", "embeddings.norm") | linear(f"{last}", "layernorm")
-    place = 3
+    sources |= linear("0.project", "embeddings.patch_embeddings.projection")
+    sources |= linear("1", "embeddings.norm") | linear(f"{last}", "layernorm")
+    index = 3  # In the nn.Sequential.
     for stage, depth in enumerate(depths):
         for number in range(depth):
-            their = f"encoder.layers.{stage}.blocks.{number}"
-            pieces |= image_layer(f"{place}.layer", their)
-            table = f"{their}.attention.relative_position_bias.{TABLE}"
-            pieces[f"{place}.table"] = Piece(table)
-            place += 1
+            hf_layer = f"encoder.layers.{stage}.blocks.{number}"
+            sources |= image_layer_sources(f"{index}.layer", hf_layer)
+            table = f"{hf_layer}.attention.relative_position_bias.{TABLE}"
+            sources[f"{index}.table"] = Source(table)
+            index += 1
         if stage + 1 < len(depths):
-            their = f"encoder.layers.{stage}.downsample"
-            pieces |= linear(f"{place}.norm", f"{their}.norm")
-            pieces |= linear(f"{place}.reduce", f"{their}.reduction", bias=False)
-            place += 1
-    fill(model, pieces, theirs, unused=UNUSED)
+            hf_layer = f"encoder.layers.{stage}.downsample"
+            sources |= linear(f"{index}.norm", f"{hf_layer}.norm")
+            sources |= linear(f"{index}.reduce", f"{hf_layer}.reduction", bias=False)
+            index += 1
+    fill(model, sources, checkpoint, unused=UNUSED)
     return model

@@ -7,7 +7,7 @@ from typing import Any
 from edgewise._utils.arguments import check_choice
 from edgewise.graphs import Pattern, complete
 from edgewise.interop.huggingface.checkpoint import Checkpoint
-from edgewise.interop.huggingface.fill import Piece, fill, linear
+from edgewise.interop.huggingface.fill import Source, fill, linear
 from edgewise.layers import EncoderDecoderModel
 from edgewise.models.t5 import t5
 
@@ -15,69 +15,69 @@ GATED = {"relu": False, "gated-gelu": True}
 UNUSED = ("coder.embed_tokens.weight",)
 
 
-def load_t5(theirs: Checkpoint, graph: Pattern | None) -> EncoderDecoderModel:
+def load_t5(checkpoint: Checkpoint, graph: Pattern | None) -> EncoderDecoderModel:
     """Build ``t5`` from a checkpoint; ``graph`` is the attention pattern of the encoder."""
-    theirs = theirs.without_prefix("transformer.")
-    kind = theirs.config.get("feed_forward_proj", "relu")
+    checkpoint = checkpoint.without_prefix("transformer.")
+    kind = checkpoint.config.get("feed_forward_proj", "relu")
     check_choice("feed_forward_proj", kind, GATED)
     gated = GATED[kind]
-    head, tokens = theirs.tensors.get("lm_head.weight"), theirs.tensors.get("shared.weight")
-    own_head = head is not None and not (tokens is not None and head.equal(tokens))
-    numbers = _numbers(theirs)
+    head, tokens = checkpoint.tensors.get("lm_head.weight"), checkpoint.tensors.get("shared.weight")
+    is_tied = head is None or (tokens is not None and head.equal(tokens))
+    options = _model_options(checkpoint)
     model = t5(
-        theirs["vocab_size"],
+        checkpoint["vocab_size"],
         gated=gated,
-        tied=not own_head,
+        tied=is_tied,
         graph=complete() if graph is None else graph,
-        **numbers,
+        **options,
     )
-    scaled = theirs.config.get("tie_word_embeddings", True)
-    scaled = theirs.config.get("scale_decoder_outputs", scaled)
-    model.head.scale = theirs["d_model"] ** -0.5 if scaled else 1.0
-    pieces = {"embedding.tokens.weight": Piece("shared.weight")}
-    if own_head:
-        pieces["head.weight"] = Piece("lm_head.weight")
-    for side, depth in (("encoder", numbers["depth"]), ("decoder", numbers["decoder_depth"])):
-        pieces |= _stack(side, depth, gated)
-    fill(model, pieces, theirs, unused=UNUSED if own_head else (*UNUSED, "lm_head.weight"))
+    scaled = checkpoint.config.get("tie_word_embeddings", True)
+    scaled = checkpoint.config.get("scale_decoder_outputs", scaled)
+    model.head.scale = checkpoint["d_model"] ** -0.5 if scaled else 1.0
+    sources = {"embedding.tokens.weight": Source("shared.weight")}
+    if not is_tied:
+        sources["head.weight"] = Source("lm_head.weight")
+    for side, depth in (("encoder", options["depth"]), ("decoder", options["decoder_depth"])):
+        sources |= _stack(side, depth, gated)
+    fill(model, sources, checkpoint, unused=(*UNUSED, "lm_head.weight") if is_tied else UNUSED)
     return model
 
 
-def _numbers(theirs: Checkpoint) -> dict[str, Any]:
+def _model_options(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
-        "width": theirs["d_model"],
-        "depth": theirs["num_layers"],
-        "decoder_depth": theirs.config.get("num_decoder_layers") or theirs["num_layers"],
-        "heads": theirs["num_heads"],
-        "head_width": theirs["d_kv"],
-        "ffn_dim": theirs["d_ff"],
-        "num_buckets": theirs["relative_attention_num_buckets"],
-        "max_distance": theirs.config.get("relative_attention_max_distance", 128),
-        "epsilon": theirs["layer_norm_epsilon"],
-        "dropout": theirs["dropout_rate"],
+        "width": checkpoint["d_model"],
+        "depth": checkpoint["num_layers"],
+        "decoder_depth": checkpoint.config.get("num_decoder_layers") or checkpoint["num_layers"],
+        "heads": checkpoint["num_heads"],
+        "head_width": checkpoint["d_kv"],
+        "ffn_dim": checkpoint["d_ff"],
+        "num_buckets": checkpoint["relative_attention_num_buckets"],
+        "max_distance": checkpoint.config.get("relative_attention_max_distance", 128),
+        "epsilon": checkpoint["layer_norm_epsilon"],
+        "dropout": checkpoint["dropout_rate"],
     }
 
 
-def _stack(side: str, depth: int, gated: bool) -> dict[str, Piece]:
+def _stack(side: str, depth: int, gated: bool) -> dict[str, Source]:
     table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-    pieces = {
-        f"core.{side}.relative.table": Piece(table),
+    sources = {
+        f"core.{side}.relative.table": Source(table),
         **linear(f"core.{side}.stack.norm.0", f"{side}.final_layer_norm", bias=False),
     }
     maps = {"gate": "wi_0", "up": "wi_1", "down": "wo"} if gated else {"0": "wi", "3": "wo"}
-    halves = [("attention", "SelfAttention")]
-    halves += [("cross", "EncDecAttention")] if side == "decoder" else []
+    sublayers = [("attention", "SelfAttention")]
+    sublayers += [("cross", "EncDecAttention")] if side == "decoder" else []
     for i in range(depth):
-        ours, their = f"core.{side}.stack.layers.{i}", f"{side}.block.{i}.layer"
-        for number, (half, name) in enumerate(halves):
-            for mine, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
-                there = f"{their}.{number}.{name}.{letter}"
-                pieces |= linear(f"{ours}.{half}.sublayer.{mine}", there, bias=False)
-            there = f"{their}.{number}.layer_norm"
-            pieces |= linear(f"{ours}.{half}.norm", there, bias=False)
-        last = f"{their}.{len(halves)}"
-        for mine, name in maps.items():
-            there = f"{last}.DenseReluDense.{name}"
-            pieces |= linear(f"{ours}.feed_forward.sublayer.{mine}", there, bias=False)
-        pieces |= linear(f"{ours}.feed_forward.norm", f"{last}.layer_norm", bias=False)
-    return pieces
+        layer, hf_layer = f"core.{side}.stack.layers.{i}", f"{side}.block.{i}.layer"
+        for number, (sublayer, hf_sublayer) in enumerate(sublayers):
+            for name in ("query", "key", "value", "output"):
+                hf_name = f"{hf_layer}.{number}.{hf_sublayer}.{name[0]}"
+                sources |= linear(f"{layer}.{sublayer}.sublayer.{name}", hf_name, bias=False)
+            hf_name = f"{hf_layer}.{number}.layer_norm"
+            sources |= linear(f"{layer}.{sublayer}.norm", hf_name, bias=False)
+        last = f"{hf_layer}.{len(sublayers)}"
+        for name, hf_linear in maps.items():
+            hf_name = f"{last}.DenseReluDense.{hf_linear}"
+            sources |= linear(f"{layer}.feed_forward.sublayer.{name}", hf_name, bias=False)
+        sources |= linear(f"{layer}.feed_forward.norm", f"{last}.layer_norm", bias=False)
+    return sources

@@ -37,26 +37,18 @@ _graphs = WeakIdKeyDictionary()
 
 
 def graph_of(
-    adjacency: Tensor, senders: Tensor, readers: Tensor | None, size: Size, forwards: bool
+    adjacency: Tensor, source: Tensor, target: Tensor | None, size: Size, forwards: bool
 ) -> Graph:
-    """Return the graph from the nodes of ``senders`` to those of ``readers``.
+    """Return the graph from the nodes with the features ``source`` to those with ``target``.
 
-    Args:
-        adjacency: ``[2, E]``, an ``EdgeIndex``, or a sparse matrix ``[targets, sources]``.
-        senders: features ``[..., N, F]`` of source nodes.
-        readers: features of target nodes. If None, ``size`` gives the number of targets; by default
-            it is the number of ``senders``.
-        size: numbers of source and target nodes; None = the numbers of rows of the features.
-        forwards: whether the targets are in the second row of ``edge_index``.
-
-    Raises:
-        ArgumentError: sizes disagree, an index is out of range, or the matrix type is unknown.
+    If ``target`` is None, ``size`` gives the number of targets, by default that of sources. With
+    ``forwards``, the targets are in the second row of ``edge_index``.
     """
     stated_sources, stated_targets = _stated_size(adjacency, size, forwards)
-    num_sources = _agreed(stated_sources, senders.shape[-2])
+    num_sources = _check_size(stated_sources, source.shape[-2])
     num_targets = stated_targets if stated_targets is not None else num_sources
-    if readers is not None:
-        num_targets = _agreed(stated_targets, readers.shape[-2])
+    if target is not None:
+        num_targets = _check_size(stated_targets, target.shape[-2])
 
     def make() -> Graph:
         index = edge_index_of(adjacency)
@@ -66,11 +58,9 @@ def graph_of(
 
 
 def coalesced(adjacency: Any) -> Any:
-    """Return a COO matrix whose duplicate entries are summed; return other types unchanged.
-
-    The caller's matrix is not changed, while PyG marks some matrices as coalesced. The result is
-    not cached, because the tensor that a matrix was built from shares its entries, not its version.
-    """
+    """Return a COO matrix whose duplicate entries are summed; return other types unchanged."""
+    # Not cached, because the tensor that a matrix was built from shares its entries, not its
+    # version.
     if isinstance(adjacency, Tensor) and adjacency.layout is torch.sparse_coo:
         return adjacency.coalesce()
     return adjacency
@@ -89,15 +79,9 @@ def edge_index_of(adjacency: Tensor) -> Tensor:
 
 
 def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return the weights ``[E]``: the entries of a sparse matrix, or ``weight`` for other types.
+    """Return the weights ``[E]``: the entries of a sparse matrix, or ``weight [E]`` or ``[E, 1]``.
 
-    Args:
-        adjacency: see :func:`graph_of`.
-        weight: one number per edge, ``[E]`` or ``[E, 1]``.
-        like: tensor of the dtype of the weights; another dtype is valid under autocast.
-
-    Raises:
-        ArgumentError: the weights have another number of rows, shape or dtype.
+    They must have the dtype of ``like``, except under autocast.
     """
     values, num_edges = _values_of(adjacency)
     if values is not None:
@@ -122,16 +106,9 @@ def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tens
 def edge_features(
     adjacency: Tensor, features: Tensor | None, width: int | None, *, vector: bool = False
 ) -> Tensor | None:
-    """Return edge features ``[E, F]``: ``features``, or the entries of a sparse matrix.
+    """Return edge features ``[E, width]``: ``features``, or the entries of a sparse matrix.
 
-    Args:
-        adjacency: see :func:`graph_of`.
-        features: ``[E, F]``, or ``[E]`` if ``vector`` is true.
-        width: F; None for any width.
-        vector: whether ``[E]`` is read as ``[E, 1]``.
-
-    Raises:
-        ArgumentError: the features have another number of rows, shape or dtype.
+    If ``vector`` is true, features ``[E]`` are read as ``[E, 1]``.
     """
     values, num_edges = _values_of(adjacency)
     if features is None:
@@ -177,8 +154,7 @@ def _values_of(adjacency: Tensor) -> tuple[Tensor | None, int]:
 def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
     """Replace all self-loops by one per node, after the other edges, as PyG does.
 
-    Returns:
-        The new graph, the indices of the other edges, and the indices of the removed self-loops.
+    Also return the indices of the other edges, and those of the removed self-loops.
     """
 
     def make() -> tuple[Graph, Tensor, Tensor]:
@@ -193,11 +169,10 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
 
 
 def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) -> Tensor:
-    """Return the edge features, with ``fill`` for the new self-loops, as PyG does.
+    """Return the edge features, with ``fill`` for the new self-loops.
 
-    If ``fill`` is a reduction such as "mean", the self-loop of node i gets the reduced features of
-    the edges with i in the second row of ``edge_index``, for both flows, as in PyG. The result is
-    cached if the features need no gradient.
+    As in PyG, a reduction such as "mean" reduces the edges with the node in the second row of
+    ``edge_index``, for both flows.
     """
     looped, others, _ = fresh_loops(graph)
 
@@ -259,7 +234,7 @@ def _stated_size(adjacency: Tensor, size: Size, forwards: bool) -> tuple[int | N
     return size[0], size[1]
 
 
-def _agreed(stated: int | None, counted: int) -> int:
+def _check_size(stated: int | None, counted: int) -> int:
     if stated is not None and stated != counted:
         raise ArgumentError(
             "size",

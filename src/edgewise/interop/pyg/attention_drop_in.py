@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
-from torch_geometric.nn import Linear
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from edgewise._utils.arguments import check_type, describe
@@ -29,14 +28,10 @@ from edgewise.interop.pyg.drop_in import DropIn, Pair, as_pair
 
 
 class AttentionDropIn(DropIn):
-    """Base class of layers with attention heads; weights at a target sum to 1 for each head.
-
-    Attributes:
-        vector_features: whether edge features may be ``[E]`` instead of ``[E, 1]``.
-    """
+    """Base class of layers with attention heads; weights at a target sum to 1 for each head."""
 
     reductions: ClassVar[tuple[str, ...]] = ("add", "sum")
-    vector_features: ClassVar[bool] = True
+    vector_features: ClassVar[bool] = True  # Edge features may be [E] instead of [E, 1].
 
     def _looped(
         self, adjacency: Tensor, pair: Pair, edge_attr: Tensor | None, size: Size = None
@@ -77,17 +72,15 @@ class AttentionDropIn(DropIn):
         att: Tensor,
         score: Score,
         edge_key: EdgeVector | None,
-        show: bool | None,
+        return_weights: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the output and, if ``show``, the attention weights after dropout.
-
-        Under autocast, projections are 16-bit and ``att`` is not; as in PyG, the result is not.
-        """
+        """Return the output and, if ``return_weights``, the attention weights after dropout."""
+        # Under autocast, projections are 16-bit and ``att`` is not; as in PyG, the result is not.
         dtype = torch.promote_types(value.dtype, att.dtype)
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
         dropout = self.dropout if self.training else 0.0
         terms: AttendOptions = {"score": score, "edge_key": edge_key}
-        if not show:
+        if not return_weights:
             return attend(query, key, value, graph, **terms | {"dropout": dropout}), None
         weight = F.dropout(attention_weights(query, key, graph, **terms), dropout).to(dtype)
         return aggregate(value, graph, weight=weight), weight
@@ -103,9 +96,11 @@ class AttentionDropIn(DropIn):
                 got=f"shape {list(features.shape)}",
                 remedy=f"build the layer with edge_dim={features.shape[-1]}",
             )
-        return Projected(features, _heads_of(self.lin_edge, features, self.heads))
+        if isinstance(self.lin_edge.weight, UninitializedParameter):
+            self.lin_edge(features)
+        return Projected(features, self.lin_edge.weight.unflatten(0, (self.heads, -1)))
 
-    def _finished(
+    def _join_heads(
         self,
         heads: Tensor,
         residual: Tensor | None,
@@ -138,14 +133,3 @@ def both(x: Tensor | Pair) -> tuple[Tensor, Tensor]:
             remedy="pass (x_source, x_target), or use GATConv",
         )
     return source, target
-
-
-def _heads_of(linear: Linear, features: Tensor, heads: int) -> Tensor:
-    """Reshape the weight ``[H * D, F]`` of a linear layer to ``[H, D, F]``.
-
-    F is the number of input features. A lazy layer is initialised first.
-    """
-    if isinstance(linear.weight, UninitializedParameter):
-        linear(features)
-    weight: Tensor = linear.weight.unflatten(0, (heads, -1))
-    return weight

@@ -34,9 +34,9 @@ REDUCTIONS: dict[str, Reduce] = {
 def or_pyg(forward: F) -> F:
     """Decorate a method ``forward``, so that PyG's code computes the calls that it does not.
 
-    These are calls with masked messages or hooks, calls that are traced or exported, because the
-    graph must stay an argument, and calls for which ``forward`` raises ArgumentError. If PyG's code
-    fails as well, this ArgumentError is raised. Errors of ``_network`` are raised as they are.
+    These are calls with masked messages or hooks, traced or exported calls, in which the graph must
+    stay an argument, and calls for which ``forward`` raises ArgumentError. If PyG's code fails as
+    well, this error is raised.
     """
 
     @functools.wraps(forward)
@@ -64,13 +64,9 @@ def or_pyg(forward: F) -> F:
 
 
 class DropIn(MessagePassing):  # type: ignore[misc]
-    """Mixin that replaces the message passing of a PyG layer, which must be the next base class.
+    """Mixin that replaces the message passing of a PyG layer, which must be the next base class."""
 
-    Attributes:
-        reductions: supported values of ``aggr``.
-    """
-
-    reductions: ClassVar[tuple[str, ...]] = tuple(REDUCTIONS)
+    reductions: ClassVar[tuple[str, ...]] = tuple(REDUCTIONS)  # Supported values of ``aggr``.
     _network: nn.Module | None = None  # Network of the user, applied to the result of forward.
 
     @property
@@ -128,10 +124,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         return out
 
     def _by_row(self, size: Size, features: dict[str, Any]) -> dict[str, Any]:
-        """Order pairs of sources and targets by the rows of ``edge_index``, for MessagePassing.
-
-        The code that PyG generates does so too, but MessagePassing itself does not.
-        """
+        """Order pairs of sources and targets by the rows of ``edge_index``, for MessagePassing."""
         arguments = {"size": size, **features}
         if self._forwards:
             return arguments
@@ -141,12 +134,8 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         }
 
     def _graph(self, adjacency: Tensor, pair: Pair, size: Size = None) -> Graph:
-        """Return the graph from the source nodes ``pair[0]`` to the target nodes ``pair[1]``.
-
-        Raises:
-            ArgumentError: an option needs the individual message of each edge.
-        """
-        self._refuse_what_needs_messages(pair[0])
+        """Return the graph from the source nodes ``pair[0]`` to the target nodes ``pair[1]``."""
+        self._check_options(pair[0])
         return graph_of(adjacency, *pair, size, self._forwards)
 
     def _reduced(self, x: Tensor, graph: Graph, weight: Tensor | None) -> Tensor:
@@ -160,7 +149,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
     def _forwards(self) -> bool:
         return bool(self.flow == "source_to_target")
 
-    def _refuse_what_needs_messages(self, x: Tensor) -> None:
+    def _check_options(self, x: Tensor) -> None:
         options = ["decomposed_layers"] if self.decomposed_layers != 1 else []
         options += _overridden(type(self))
         if self.node_dim % x.dim() != x.dim() - 2:
@@ -177,12 +166,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 def as_pair(x: Tensor | Pair, *, batched: bool = False) -> Pair:
     """Return the features of sources and of targets; both are ``x`` if it is one tensor.
 
-    Args:
-        x: features ``[N, F]``, or a pair of them; the second may be None.
-        batched: whether further dimensions may precede N.
-
-    Raises:
-        ArgumentError: x has another type, shape or dtype.
+    With ``batched``, further dimensions may precede N.
     """
     pair = (x, x) if isinstance(x, Tensor) else x
     if (

@@ -45,12 +45,12 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
         """
         pair = as_pair(x)
         graph, edge_attr = self._looped(edge_index, pair, edge_attr, size)
-        value, at_target = self._values(pair)
+        value, target = self._values(pair)
         key = (value * self.att_src).sum(-1, keepdim=True)
-        if at_target is None:
+        if target is None:
             query = key.new_zeros(graph.num_targets, self.heads, 1)
         else:
-            query = (at_target * self.att_dst).sum(-1, keepdim=True)
+            query = (target * self.att_dst).sum(-1, keepdim=True)
         out, weights = self._attend(
             query,
             key,
@@ -59,18 +59,18 @@ class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
             att=self.att_src,
             score=Additive(negative_slope=self.negative_slope),
             edge_key=self._edge_key(edge_attr),
-            show=return_attention_weights,
+            return_weights=return_attention_weights,
         )
         residual = None if self.res is None or pair[1] is None else projected(self.res, pair[1])
-        return self._finished(out, residual, edge_index, graph, weights)
+        return self._join_heads(out, residual, edge_index, graph, weights)
 
     def _values(self, pair: Pair) -> tuple[Tensor, Tensor | None]:
         """Return projections ``[N, H, D]`` of sources and targets, computed once if shared."""
         linears = (self.lin, self.lin) if self.lin is not None else (self.lin_src, self.lin_dst)
-        at_source = projected(linears[0], pair[0]).unflatten(-1, (self.heads, -1))
+        source = projected(linears[0], pair[0]).unflatten(-1, (self.heads, -1))
         if pair[1] is None or (pair[1] is pair[0] and linears[0] is linears[1]):
-            return at_source, None if pair[1] is None else at_source
-        return at_source, projected(linears[1], pair[1]).unflatten(-1, (self.heads, -1))
+            return source, None if pair[1] is None else source
+        return source, projected(linears[1], pair[1]).unflatten(-1, (self.heads, -1))
 
     def _edge_key(self, edge_attr: Tensor | None) -> Projected | None:
         edges = self._edge_vector(edge_attr if self.lin_edge is not None else None)

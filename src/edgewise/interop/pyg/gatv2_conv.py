@@ -52,7 +52,7 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
             att=self.att,
             score=Additive(weight=self.att[0], negative_slope=self.negative_slope),
             edge_key=self._edge_vector(edge_attr),
-            show=return_attention_weights,
+            return_weights=return_attention_weights,
         )
         residual = None if self.res is None else projected(self.res, right)
-        return self._finished(out, residual, edge_index, graph, weights)
+        return self._join_heads(out, residual, edge_index, graph, weights)

@@ -43,13 +43,13 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
         graph = self._graph(edge_index, as_pair(x, batched=True))
         edge_weight = edge_weights(edge_index, edge_weight, self.lin.weight)
         if self.normalize and cached is None:
-            graph, edge_weight = self._normalised(
+            graph, edge_weight = self._normalise(
                 graph, edge_weight, x.dtype, is_torch_sparse_tensor(edge_index)
             )
         out = self._reduced(projected(self.lin, x), graph, edge_weight)
         return out if self.bias is None else out + self.bias
 
-    def _normalised(
+    def _normalise(
         self, graph: Graph, weight: Tensor | None, dtype: torch.dtype, adds: bool
     ) -> tuple[Graph, Tensor]:
         """Return the graph with self-loops, and normalised weights; store both if ``cached``."""
@@ -75,10 +75,7 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
 def _with_loops(
     graph: Graph, weight: Tensor, fill: float | None, adds: bool
 ) -> tuple[Graph, Tensor]:
-    """Give each node one self-loop, with the weight ``fill``.
-
-    An existing self-loop keeps its weight; in a sparse matrix, ``fill`` is added to it.
-    """
+    """Give each node one self-loop; an existing one keeps its weight, or adds it to ``fill``."""
     if fill is None:
         return graph, weight
     looped, others, loops = fresh_loops(graph)

@@ -16,12 +16,13 @@ from edgewise.app.files.targets import Target, class_counts
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.folds import sample_labelled
 from edgewise.app.train.splits import Split, Splits
+from edgewise.app.train.text.naive_bayes import NaiveBayes
 from edgewise.app.train.text.packed_texts import PackedTexts
 from edgewise.app.train.text.tokenizer import (
     Special,
     encode_all,
 )
-from edgewise.layers import NaiveBayes, Tokens
+from edgewise.layers import Tokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -40,9 +41,9 @@ class LabelledSentences(LabelledText):
             is always built from all training sentences.
         split_seed: random seed of the sample; independent of a recipe's seed.
         naive_bayes: fit a naive Bayes classifier to the training sentences. A model from random
-            weights combines its logits with those of this classifier
-            (:class:`edgewise.layers.NaiveBayes`). A model with ``--from`` or class weights,
-            several labels of a text, and numbers do not use it.
+            weights combines its logits with those of this classifier, :class:`.NaiveBayes`. A
+            model with ``--from`` or class weights, several labels of a text, and numbers do not
+            use it.
         packed, word_dropout: see :class:`LabelledText`.
         kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """

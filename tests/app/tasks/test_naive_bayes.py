@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from edgewise import models
-from edgewise.layers import ClassificationHead, NaiveBayes, TextClassifier, Tokens, naive_bayes
+from edgewise.app.train.text import naive_bayes
+from edgewise.app.train.text.naive_bayes import CombinedClassifier, NaiveBayes
+from edgewise.layers import ClassificationHead, TextClassifier, Tokens
 
 SIZES = torch.tensor([4, 1, 6, 3, 5, 2])
 LABELS = torch.tensor([0, 2, 1, 1, 0, 1])
@@ -74,10 +76,10 @@ def test_scales_minimise_the_cross_entropy():
 
 def test_the_network_trains_alone():
     trunk = models.bert(9, width=8, depth=1, heads=2, ffn_dim=8, max_length=6)
-    model = TextClassifier(trunk, ClassificationHead(8, 3, dropout=0.0)).eval()
+    classifier = TextClassifier(trunk, ClassificationHead(8, 3, dropout=0.0))
     tokens = texts()
-    network = model(tokens)
-    model.naive_bayes = NaiveBayes.fit(texts(), LABELS, classes=3)
+    network = classifier.eval()(tokens)
+    model = CombinedClassifier(classifier, NaiveBayes.fit(texts(), LABELS, classes=3)).eval()
     torch.testing.assert_close(model(tokens), network, msg="before the scales are fitted")
     model.naive_bayes.scales.copy_(torch.tensor([0.5, 2.0]))
     expected = 0.5 * network + 2 * model.naive_bayes(tokens)

@@ -1,4 +1,4 @@
-"""Naive Bayes classifier on tokens and pairs of adjacent tokens."""
+"""Naive Bayes on tokens and pairs of adjacent tokens, alone and combined with a text classifier."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise._utils.ragged import segment_index
-from edgewise.layers.pooling import Pool
-from edgewise.layers.tokens import Tokens
+from edgewise.layers import Pool, TextClassifier, Tokens
 
 SMOOTHING = 2.0
 """Count that is added to each n-gram in each class."""
@@ -39,13 +38,14 @@ class NaiveBayes(nn.Module):
         prior: log probability of each class, ``[C]``.
 
     Attributes:
-        scales: factors of the network's logits and of naive Bayes in :meth:`combined`.
+        scales: factors of the network's logits and of naive Bayes in :class:`CombinedClassifier`.
 
     Example:
         >>> import torch
         >>> from edgewise import layers
+        >>> from edgewise.app.train.text.naive_bayes import NaiveBayes
         >>> texts = layers.Tokens(torch.tensor([[5, 7], [5, 8]]))
-        >>> classifier = layers.NaiveBayes.fit(texts, torch.tensor([0, 1]), classes=2)
+        >>> classifier = NaiveBayes.fit(texts, torch.tensor([0, 1]), classes=2)
         >>> classifier(layers.Tokens(torch.tensor([[9, 8]]))).argmax(-1)
         tensor([1])
     """
@@ -66,24 +66,18 @@ class NaiveBayes(nn.Module):
 
     @classmethod
     def fit(cls, texts: Tokens, labels: Tensor, classes: int) -> NaiveBayes:
-        """Count the n-grams of labelled texts; keep the most frequent ones if there are too many.
-
-        Args:
-            texts: M texts.
-            labels: class indices ``[M]``.
-            classes: number of classes C.
-        """
+        """Count the n-grams of texts with labels ``[M]``; keep at most the most frequent ones."""
         ids, text, pairs, inside = _ngrams(texts)
         grams = torch.cat([ids, pairs[inside]])
         text = torch.cat([text, text[1:][inside]])
         keys, index = grams.unique(return_inverse=True)
         cell = index * classes + labels[text]
         counts = torch.bincount(cell, minlength=len(keys) * classes).view(-1, classes)
-        kept = counts.sum(1).topk(min(len(keys), MOST // classes)).indices.sort().values
-        smooth = counts[kept] + SMOOTHING
+        frequent = counts.sum(1).topk(min(len(keys), MOST // classes)).indices.sort().values
+        smooth = counts[frequent] + SMOOTHING
         weights = (smooth / smooth.sum(0)).log()
         prior = (torch.bincount(labels, minlength=classes) + 1.0).log()
-        return cls(keys[kept], weights - weights.mean(1, keepdim=True), prior - prior.mean())
+        return cls(keys[frequent], weights - weights.mean(1, keepdim=True), prior - prior.mean())
 
     def counted(self) -> dict[str, Tensor]:
         """Return the arguments of this classifier by name."""
@@ -92,10 +86,10 @@ class NaiveBayes(nn.Module):
     def forward(self, tokens: Tokens) -> Tensor:
         """Return logits ``[B, C]``."""
         ids, _, pairs, inside = _ngrams(tokens)
-        of_pairs = self._weights_of(pairs) * inside[:, None]
+        pair_weights = self._weights_of(pairs) * inside[:, None]
         # A pair counts half at each of its tokens. The sum is a call of `aggregate`, so that the
         # effect of a token can be measured by removing it, as in the network.
-        halves = (F.pad(of_pairs, (0, 0, 1, 0)) + F.pad(of_pairs, (0, 0, 0, 1))) / 2
+        halves = (F.pad(pair_weights, (0, 0, 1, 0)) + F.pad(pair_weights, (0, 0, 0, 1))) / 2
         total: Tensor = self.pool(self._weights_of(ids) + halves, tokens.lengths())
         return self.prior + total
 
@@ -106,17 +100,12 @@ class NaiveBayes(nn.Module):
 
     def _weights_of(self, grams: Tensor) -> Tensor:
         """Return the weights ``[M, C]`` of n-grams; 0 for those without a count."""
-        at = torch.searchsorted(self.keys, grams).clamp(max=len(self.keys) - 1)
-        return self.weights[at] * (self.keys[at] == grams)[:, None]
-
-    def combined(self, logits: Tensor, tokens: Tokens) -> Tensor:
-        """Return the weighted sum of the network's logits ``[B, C]`` and those of naive Bayes."""
-        counts: Tensor = self(tokens)
-        return self.scales[0] * logits + self.scales[1] * counts
+        index = torch.searchsorted(self.keys, grams).clamp(max=len(self.keys) - 1)
+        return self.weights[index] * (self.keys[index] == grams)[:, None]
 
     @torch.no_grad()
     def fit_scales(self, logits: Sequence[Tensor], target: Tensor, steps: int = 20) -> None:
-        r"""Fit ``scales`` to held-out texts: minimise the cross-entropy by Newton's method.
+        """Fit ``scales`` to held-out texts: minimise the cross-entropy by Newton's method.
 
         Args:
             logits: two tensors of logits ``[M, C]``: of the network, and of naive Bayes.
@@ -124,17 +113,37 @@ class NaiveBayes(nn.Module):
             steps: number of Newton steps.
         """
         x = torch.stack(tuple(logits), dim=-1).double()  # [M, C, 2]
-        right = x[torch.arange(len(target)), target]
+        target_logits = x[torch.arange(len(target)), target]
         scales = x.new_zeros(2)
         for _ in range(steps):
-            chance = (x @ scales).softmax(-1)[..., None]
-            mean = (chance * x).sum(1)
+            probability = (x @ scales).softmax(-1)[..., None]
+            mean = (probability * x).sum(1)
             # The ridge penalty keeps the scales finite if all texts are classified correctly.
-            slope = (mean - right).sum(0) + scales
-            spread = x - mean[:, None]
-            curvature = torch.einsum("mck,mcl->kl", chance * spread, spread)
-            scales = scales - torch.linalg.solve(curvature + torch.eye(2).to(x), slope)
+            gradient = (mean - target_logits).sum(0) + scales
+            deviation = x - mean[:, None]
+            hessian = torch.einsum("mck,mcl->kl", probability * deviation, deviation)
+            scales = scales - torch.linalg.solve(hessian + torch.eye(2).to(x), gradient)
         self.scales.copy_(scales.clamp(min=0))
+
+
+class CombinedClassifier(TextClassifier):
+    """Text classifier that adds the logits of naive Bayes to its own, except in training mode."""
+
+    def __init__(self, classifier: TextClassifier, naive_bayes: NaiveBayes) -> None:
+        super().__init__(classifier.trunk, classifier.head)
+        self.naive_bayes = naive_bayes
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        logits = self.network(tokens)
+        if self.training:
+            return logits
+        naive_bayes_logits: Tensor = self.naive_bayes(tokens)
+        scales = self.naive_bayes.scales
+        return scales[0] * logits + scales[1] * naive_bayes_logits
+
+    def network(self, tokens: Tokens) -> Tensor:
+        """Return logits ``[B, out_width]`` without naive Bayes."""
+        return super().forward(tokens)
 
 
 def _ngrams(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
