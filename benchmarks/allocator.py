@@ -73,14 +73,14 @@ def main() -> None:
             keep_freed_memory()
         print(*measure(arguments.steps))
         return
-    found: dict[str, list[Measured]] = {"default": [], "keep": []}
+    by_kind: dict[str, list[Measured]] = {"default": [], "keep": []}
     for _ in range(arguments.rounds):
-        for kind, measured in found.items():
+        for kind, measured in by_kind.items():
             command = [sys.executable, "-m", "benchmarks.allocator", *sys.argv[1:], "--kind", kind]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             measured.append(Measured(*map(float, done.stdout.split()[-3:])))
             print(f"{kind:8} {measured[-1]}", flush=True)
-    pairs = list(zip(found["default"], found["keep"], strict=True))
+    pairs = list(zip(by_kind["default"], by_kind["keep"], strict=True))
     for name in ("seconds", "memory"):
         ratios = [getattr(keep, name) / getattr(default, name) for default, keep in pairs]
         spread = statistics.stdev(ratios) if len(ratios) > 1 else 0.0

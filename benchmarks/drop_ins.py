@@ -95,13 +95,13 @@ def compared(names: tuple[str, str], inputs: Inputs, rounds: int) -> dict[str, f
             run()
             times[who].append(time.perf_counter() - began)
     (slow, slow_spread), (fast, fast_spread) = (spread(times[who]) for who in runs)
-    found = {
+    seconds = {
         "pyg": slow,
         "pyg_spread": slow_spread,
         "edgewise": fast,
         "edgewise_spread": fast_spread,
     }
-    return {**found, "ratio": slow / fast, "loss_difference": apart}
+    return {**seconds, "ratio": slow / fast, "loss_difference": apart}
 
 
 def main() -> None:

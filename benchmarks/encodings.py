@@ -46,12 +46,12 @@ def cut(graphs: PackedGraphs, count: int) -> PackedGraphs:
 
 def kept(graphs: PackedGraphs) -> dict[str, Callable[[], Any]]:
     """Return functions by name, each of which computes one encoding that training caches."""
-    made: dict[str, Any] = {name: kind(WIDTH) for name, kind in encodings.OF_NODES.items()}
-    made |= {name: kind(HEADS) for name, kind in encodings.OF_PAIRS.items()}
-    made["path_edges"] = encodings.PathEdges(3, HEADS)
+    by_name: dict[str, Any] = {name: kind(WIDTH) for name, kind in encodings.OF_NODES.items()}
+    by_name |= {name: kind(HEADS) for name, kind in encodings.OF_PAIRS.items()}
+    by_name["path_edges"] = encodings.PathEdges(3, HEADS)
     return {
         name: lambda e=encoding: PrecomputedEncodings(graphs).prepare({"codes": e})
-        for name, encoding in made.items()
+        for name, encoding in by_name.items()
     }
 
 
@@ -85,19 +85,21 @@ def main() -> None:
     assert codes is not None
     graphs = cut(codes.graphs, arguments.molecules)
     print(f"{len(graphs)} molecules, {arguments.threads} threads")
-    found = {}
+    times = {}
     with TemporaryDirectory() as cache:
         os.environ["EDGEWISE_CACHE"] = cache
         for name, run in (kept(graphs) | others(graphs)).items():
             began = time.perf_counter(), time.process_time()
             run()
             wall, spent = time.perf_counter() - began[0], time.process_time() - began[1]
-            found[name] = {"seconds": wall, "cpu_seconds": spent}
+            times[name] = {"seconds": wall, "cpu_seconds": spent}
             print(f"{name:20} {wall:6.1f} s, {spent:6.1f} s of CPU time", flush=True)
-    wall, spent = (sum(one[key] for one in found.values()) for key in ("seconds", "cpu_seconds"))
+    wall, spent = (
+        sum(entry[key] for entry in times.values()) for key in ("seconds", "cpu_seconds")
+    )
     print(f"{'all':20} {wall:6.1f} s, {spent:6.1f} s of CPU time")
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(times, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,9 @@ class Study:
 
     def settings(self) -> list[dict[str, float]]:
         """Return all combinations of values in the grid, as dicts from fields to values."""
-        return [dict(zip(self.grid, one, strict=True)) for one in product(*self.grid.values())]
+        return [
+            dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
+        ]
 
 
 STUDIES = {
@@ -127,8 +129,10 @@ class Measured:
             recipe = self.recipe(start, setting, seed)
             if seed not in self.loaded:
                 self.loaded[seed] = recipe.data.load()
-            found = fine_tuned(recipe, self.loaded[seed], self.study.metric)
-            self.results[key] = {split: self.study.scale * found[split] for split in found}
+            metrics_of_splits = fine_tuned(recipe, self.loaded[seed], self.study.metric)
+            self.results[key] = {
+                split: self.study.scale * metrics_of_splits[split] for split in metrics_of_splits
+            }
             print(f"{key}: val {self.results[key]['val']:.3f}", flush=True)
         metrics: dict[str, float] = self.results[key]
         return metrics
@@ -137,8 +141,8 @@ class Measured:
         """Return the setting with the best validation metric; the first one if several are best."""
 
         def score(setting: Mapping[str, float]) -> float:
-            each = [self.measured(start, setting, seed)["val"] for seed in self.seeds[:CHOOSING]]
-            return self.study.sign * statistics.fmean(each)
+            values = [self.measured(start, setting, seed)["val"] for seed in self.seeds[:CHOOSING]]
+            return self.study.sign * statistics.fmean(values)
 
         return max(self.study.settings(), key=score)
 
@@ -151,16 +155,17 @@ class Measured:
         """Return the test metrics of each baseline, one for each seed."""
         key = f"baselines, {self.count} labels, {len(self.seeds)} seeds"
         if key not in self.results:
-            found: dict[str, list[float]] = {}
+            by_baseline: dict[str, list[float]] = {}
             for seed in self.seeds:
                 recipe = self.recipe("scratch", {}, seed)
                 measured = {
-                    one.name: one.metrics[f"test/{self.study.metric}"] for one in baselines(recipe)
+                    baseline.name: baseline.metrics[f"test/{self.study.metric}"]
+                    for baseline in baselines(recipe)
                 }
                 measured["PPMI, SVD and logistic regression"] = word_vectors(recipe)
                 for name, value in measured.items():
-                    found.setdefault(name, []).append(self.study.scale * value)
-            self.results[key] = found
+                    by_baseline.setdefault(name, []).append(self.study.scale * value)
+            self.results[key] = by_baseline
         values: dict[str, list[float]] = self.results[key]
         return values
 
@@ -206,7 +211,7 @@ def word_vectors(recipe: Recipe, columns: int = 50) -> float:
 
     plain = replace(recipe, data=without_augmentation(recipe.data))
     labelled = plain.data.load()
-    parts = {name: texts_and_labels(labelled, name) for name in ("train", "val", "test")}
+    labelled_texts = {name: texts_and_labels(labelled, name) for name in ("train", "val", "test")}
     every, _ = texts_and_labels(with_values(plain, {"data.labelled": 0}).data.load(), "train")
     words = CountVectorizer(binary=True, min_df=2, token_pattern=r"\w+|[^\w\s]")
     x = words.fit_transform(every).astype(float)
@@ -218,15 +223,17 @@ def word_vectors(recipe: Recipe, columns: int = 50) -> float:
     vectors = svd.components_.T * np.sqrt(svd.singular_values_)
     means = {
         name: counts @ vectors / np.maximum(counts.sum(1).A1, 1)[:, None]
-        for name, counts in ((name, words.transform(texts)) for name, (texts, _) in parts.items())
+        for name, counts in (
+            (name, words.transform(texts)) for name, (texts, _) in labelled_texts.items()
+        )
     }
     models = [
         make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1000))
         for strength in (0.01, 0.1, 1.0, 10.0)
     ]
-    fitted = [model.fit(means["train"], parts["train"][1]) for model in models]
-    best = max(fitted, key=lambda model: model.score(means["val"], parts["val"][1]))
-    return float(best.score(means["test"], parts["test"][1]))
+    fitted = [model.fit(means["train"], labelled_texts["train"][1]) for model in models]
+    best = max(fitted, key=lambda model: model.score(means["val"], labelled_texts["val"][1]))
+    return float(best.score(means["test"], labelled_texts["test"][1]))
 
 
 def texts_and_labels(splits: Splits, split: str) -> tuple[list[str], list[int]]:
@@ -240,29 +247,31 @@ def texts_and_labels(splits: Splits, split: str) -> tuple[list[str], list[int]]:
     return texts, labels
 
 
-def paired(one: list[float], other: list[float]) -> tuple[float, float, float]:
+def paired(first: list[float], second: list[float]) -> tuple[float, float, float]:
     """Return mean and standard deviation of ``one - other``, and the p-value of a paired t-test."""
-    differences = [a - b for a, b in zip(one, other, strict=True)]
-    p = paired_test(torch.tensor(one).double(), torch.tensor(other).double()).p
+    differences = [a - b for a, b in zip(first, second, strict=True)]
+    p = paired_test(torch.tensor(first).double(), torch.tensor(second).double()).p
     return *mean_and_std(differences), p
 
 
-def lines(name: str, found: list[Measured]) -> Iterator[str]:
+def lines(name: str, measured: list[Measured]) -> Iterator[str]:
     """Yield the lines of a study's table, and then the chosen settings."""
     digits = 1 if STUDIES[name].scale > 1 else 3
-    tested = [[one.tested(start) for start in STARTS] for one in found]
-    simple = list(found[0].simple())
+    tested = [[trainings.tested(start) for start in STARTS] for trainings in measured]
+    simple = list(measured[0].simple())
     yield f"| labels | from scratch | pre-trained | difference | p | {' | '.join(simple)} |"
     yield f"| ---: |{' ---: |' * (4 + len(simple))}"
-    for one, (scratch, pretrained) in zip(found, tested, strict=True):
+    for trainings, (scratch, pretrained) in zip(measured, tested, strict=True):
         mean, std, p = paired(pretrained, scratch)
-        columns = [scratch, pretrained, *one.simple().values()]
-        cells = ["{:.{d}f} ± {:.{d}f}".format(*mean_and_std(each), d=digits) for each in columns]
+        columns = [scratch, pretrained, *trainings.simple().values()]
+        cells = [
+            "{:.{d}f} ± {:.{d}f}".format(*mean_and_std(values), d=digits) for values in columns
+        ]
         cells.insert(2, f"{mean:+.{digits}f} ± {std:.{digits}f} | {p:.2g}")
-        yield f"| {one.count} | {' | '.join(cells)} |"
-    for one in found:
+        yield f"| {trainings.count} | {' | '.join(cells)} |"
+    for trainings in measured:
         for start in STARTS:
-            yield f"{one.count} labels, {start}: {one.chosen(start)}"
+            yield f"{trainings.count} labels, {start}: {trainings.chosen(start)}"
 
 
 def main() -> None:
@@ -275,18 +284,18 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, default=Path("runs/few-labels"), help="folder for runs and results"
     )
-    given = parser.parse_args()
-    study = STUDIES[given.study]
-    given.folder.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args()
+    study = STUDIES[arguments.study]
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     began = time.process_time()
-    begin = [given.folder / f"{given.study}-{seed}" for seed in range(given.seeds)]
+    begin = [arguments.folder / f"{arguments.study}-{seed}" for seed in range(arguments.seeds)]
     for seed, folder in enumerate(begin):
         recipe = replace(study.pretraining, seed=seed)
         train(recipe, folder, resume=(folder / "recipe.json").is_file())
-    results = Results(given.folder / f"{given.study}.json")
-    counts = given.counts or study.counts
-    found = [Measured(study, count, begin, results) for count in counts]
-    print("\n".join(lines(given.study, found)))
+    results = Results(arguments.folder / f"{arguments.study}.json")
+    counts = arguments.counts or study.counts
+    measured = [Measured(study, count, begin, results) for count in counts]
+    print("\n".join(lines(arguments.study, measured)))
     print(f"{time.process_time() - began:.0f} s of processor time in this call")
 
 

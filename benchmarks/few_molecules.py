@@ -86,7 +86,7 @@ def unlabelled() -> list[str]:
     rdkit()
     from rdkit import RDConfig
 
-    files = [f"{part}.csv" for part in PARTS]
+    files = [f"{split}.csv" for split in PARTS]
     raw = find_raw(NAME, files, not_published(NAME, files))
     zinc = [row["smiles"] for file in files for row in csv.DictReader((raw / file).open())]
     lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text().splitlines()
@@ -100,10 +100,10 @@ def pretrained(folder: Path, graphs: PackedGraphs, targets: Tensor, seed: int) -
     model = models.molecule_transformer(ATOM_WIDTH, targets.shape[1], dropout=0.0, **sizes)
     model.head = LinearHead(model.head.lines[0].in_features, targets.shape[1])
     order = torch.randperm(len(targets))
-    parts = {"train": order[HELD_OUT:], "val": order[:HELD_OUT], "test": order[:HELD_OUT]}
+    indices = {"train": order[HELD_OUT:], "val": order[:HELD_OUT], "test": order[:HELD_OUT]}
     loaders = {
         name: split_of(graphs, targets, index).loader(64, seed if name == "train" else None)
-        for name, index in parts.items()
+        for name, index in indices.items()
     }
     if not RunFolder(folder).has(METRICS):
         fit(
@@ -134,10 +134,10 @@ def split_of(graphs: PackedGraphs, targets: Tensor, which: Tensor) -> Split:
 def embeddings(model: nn.Module, graphs: PackedGraphs, count: int) -> np.ndarray:
     """Return the input of the head for each of ``count`` molecules, ``[G, F]``."""
     x, graph, members, bonds = graphs.take(torch.arange(count))
-    found: list[Tensor] = []
-    with model.head.register_forward_pre_hook(lambda _, given: found.append(given[0])):
+    head_inputs: list[Tensor] = []
+    with model.head.register_forward_pre_hook(lambda _, inputs: head_inputs.append(inputs[0])):
         model.eval()(x, graph, batch=members, edge_attr=bonds)
-    return found[0].numpy()
+    return head_inputs[0].numpy()
 
 
 def ridge(
@@ -151,14 +151,16 @@ def ridge(
         table: table that determines the splits.
         count: number of labels.
     """
-    each = {
+    by_penalty = {
         penalty: [
             errors(x, target, table, count, seed=seed, penalty=penalty)
             for seed, x in enumerate(features)
         ]
         for penalty in PENALTIES
     }
-    chosen = min(each.values(), key=lambda one: statistics.fmean(val for val, _ in one[:CHOOSING]))
+    chosen = min(
+        by_penalty.values(), key=lambda rmse: statistics.fmean(val for val, _ in rmse[:CHOOSING])
+    )
     return [test for _, test in chosen]
 
 
@@ -180,7 +182,7 @@ def errors(
     train = index["train"][sample_labelled(len(index["train"]), count, seed, "rows")]
     x = StandardScaler().fit(features[train]).transform(features).clip(-FURTHEST, FURTHEST)
     wrong = (Ridge(alpha=penalty).fit(x[train], target[train]).predict(x) - target) ** 2
-    val, test = (float(wrong[index[part]].mean() ** 0.5) for part in ("val", "test"))
+    val, test = (float(wrong[index[split]].mean() ** 0.5) for split in ("val", "test"))
     return val, test
 
 
@@ -188,12 +190,15 @@ def lines(measured: Mapping[int, Mapping[str, list[float]]]) -> Iterator[str]:
     """Yield the table of test errors, by number of labels and method."""
     names = list(next(iter(measured.values())))
     pairs = (("embeddings", "scratch"), ("both", "descriptors"))
-    yield f"| labels | {' | '.join([*names, *(f'{one} − {other}' for one, other in pairs)])} |"
+    differences = [f"{first} − {second}" for first, second in pairs]
+    yield f"| labels | {' | '.join([*names, *differences])} |"
     yield f"|{' ---: |' * (len(names) + 3)}"
-    for count, found in measured.items():
-        cells = ["{:.3f} ± {:.3f}".format(*mean_and_std(found[name])) for name in names]
-        for one, other in pairs:
-            cells.append("{:+.3f} ± {:.3f}, p = {:.2g}".format(*paired(found[one], found[other])))
+    for count, by_method in measured.items():
+        cells = ["{:.3f} ± {:.3f}".format(*mean_and_std(by_method[name])) for name in names]
+        for first, second in pairs:
+            cells.append(
+                "{:+.3f} ± {:.3f}, p = {:.2g}".format(*paired(by_method[first], by_method[second]))
+            )
         yield f"| {count} | {' | '.join(cells)} |"
 
 
@@ -206,37 +211,41 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument("--folder", type=Path, default=Path("runs/few-labels"), help="run folders")
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     began = time.process_time()
 
-    known = [one for one in map(parse, unlabelled()) if one is not None]
-    values = torch.tensor([descriptors(one) for one in known], dtype=torch.double)
+    unlabelled_molecules = [x for x in map(parse, unlabelled()) if x is not None]
+    values = torch.tensor([descriptors(x) for x in unlabelled_molecules], dtype=torch.double)
     targets = described_by(values, Standardisation.of(values)).float()
     table = STUDY.tuning.data
     assert isinstance(table, MoleculeTable)
     columns = read_molecules(table.source()).columns
     measured = [parse(smiles) for smiles in columns[table.smiles]]
     target = np.array([float(value) for value in columns[str(table.target)]])
-    folders = [given.folder / f"molecules-{seed}" for seed in range(given.seeds)]
-    known_graphs, measured_graphs = packed(known), packed(measured)
+    folders = [arguments.folder / f"molecules-{seed}" for seed in range(arguments.seeds)]
+    unlabelled_graphs, measured_graphs = packed(unlabelled_molecules), packed(measured)
     embedded = [
-        embeddings(pretrained(folder, known_graphs, targets, seed), measured_graphs, len(measured))
+        embeddings(
+            pretrained(folder, unlabelled_graphs, targets, seed), measured_graphs, len(measured)
+        )
         for seed, folder in enumerate(folders)
     ]
-    described = np.array([descriptors(one) for one in measured])
+    described = np.array([descriptors(x) for x in measured])
     features = {
         "embeddings": embedded,
-        "descriptors": [described] * given.seeds,
-        "both": [np.concatenate([one, described], axis=1) for one in embedded],
+        "descriptors": [described] * arguments.seeds,
+        "both": [np.concatenate([x, described], axis=1) for x in embedded],
     }
-    results = Results(given.folder / "molecules.json")
-    found: dict[int, dict[str, list[float]]] = {}
-    for count in given.counts:
-        found[count] = {"scratch": Measured(STUDY, count, folders, results).tested("scratch")}
-        for name, each in features.items():
-            found[count][name] = ridge(each, target, table, count)
-    print("\n".join(lines(found)))
+    results = Results(arguments.folder / "molecules.json")
+    results_of_counts: dict[int, dict[str, list[float]]] = {}
+    for count in arguments.counts:
+        results_of_counts[count] = {
+            "scratch": Measured(STUDY, count, folders, results).tested("scratch")
+        }
+        for name, by_seed in features.items():
+            results_of_counts[count][name] = ridge(by_seed, target, table, count)
+    print("\n".join(lines(results_of_counts)))
     print(f"{time.process_time() - began:.0f} s of processor time in this call")
 
 

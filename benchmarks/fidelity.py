@@ -57,14 +57,14 @@ def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
     predictor, random = run.predictor, Random(0)
     if path is not None:
         for _, _, value in predictor.from_file(path):
-            given = predictor._of_row(value) if isinstance(value, dict) else value
-            yield hidden(predictor, given, random)
+            row = predictor._of_row(value) if isinstance(value, dict) else value
+            yield hidden(predictor, row, random)
     elif isinstance(predictor, Recommendations):
         users = list(predictor.users.ids)
         random.shuffle(users)
         yield from users
     elif isinstance(predictor, Forecasts):
-        values = predictor.own.values.tolist()
+        values = predictor.training_series.values.tolist()
         starts = list(range(len(values) - predictor.length + 1))
         random.shuffle(starts)
         yield from (values[start : start + predictor.length] for start in starts)
@@ -112,9 +112,9 @@ def cases_of(run: Run, path: Path | None, per_input: int | None = None) -> Itera
             if nodes is not None:
                 yield nodes.case([nodes.predictor.nodes.number(value)])
             else:
-                found = cases(run.predictor, value)
-                most = min(per_input or len(found), len(found))
-                yield from (found[place * len(found) // most] for place in range(most))
+                all_cases = cases(run.predictor, value)
+                most = min(per_input or len(all_cases), len(all_cases))
+                yield from (all_cases[i * len(all_cases) // most] for i in range(most))
         except ArgumentError:
             continue
 
@@ -129,10 +129,10 @@ class PyGModel(nn.Module):
         self.layers = nn.ModuleList()
         for layer in (model.layers[1], model.layers[4]):
             heads, width = layer.att_dst.shape
-            theirs = GATConv(
+            conv = GATConv(
                 layer.linear.in_features, width, heads, concat=not layer.average, bias=True
             )
-            theirs.load_state_dict(
+            conv.load_state_dict(
                 {
                     "lin.weight": layer.linear.weight,
                     "att_src": layer.att_src[None],
@@ -140,7 +140,7 @@ class PyGModel(nn.Module):
                     "bias": layer.bias,
                 }
             )
-            self.layers.append(theirs)
+            self.layers.append(conv)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         hidden = nn.functional.elu(self.layers[0](x, edge_index))
@@ -167,8 +167,8 @@ def gnn_explainer(run: Run) -> Callable[..., Tensor]:
     )
 
     def mask(x: Tensor, edge_index: Tensor, node: int) -> Tensor:
-        found: Tensor = explainer(x, edge_index, index=node).edge_mask
-        return found
+        edge_mask: Tensor = explainer(x, edge_index, index=node).edge_mask
+        return edge_mask
 
     return mask
 
@@ -177,35 +177,35 @@ def by_pair(case: Case, pairs: Tensor, edge_index: Tensor, mask: Tensor) -> Cont
     """Return the contributions of undirected edges: a mask summed over both directions."""
     count = len(case.labels)
     low, high = edge_index.min(0).values, edge_index.max(0).values
-    keys, own = pairs[0] * count + pairs[1], low * count + high
-    place = torch.searchsorted(keys, own).clamp(max=len(keys) - 1)
-    same = keys[place] == own
-    edges = torch.zeros(len(keys)).index_add(0, place[same], mask[same])
+    keys, edge_keys = pairs[0] * count + pairs[1], low * count + high
+    position = torch.searchsorted(keys, edge_keys).clamp(max=len(keys) - 1)
+    same = keys[position] == edge_keys
+    edges = torch.zeros(len(keys)).index_add(0, position[same], mask[same])
     return Contributions(torch.zeros(count), pairs, edges, "GNNExplainer")
 
 
 Rows = dict[str, list[tuple[float, float, float]]]
 
 
-def measure(case: Case, method: Method, found: Rows) -> tuple[int, Contributions] | None:
-    """Add fidelity and time of a method to ``found``; return the number of parts and their values.
+def measure(case: Case, method: Method, rows: Rows) -> tuple[int, Contributions] | None:
+    """Add fidelity and time of a method to ``rows``; return the number of parts and their values.
 
     Returns ``None`` if the case has only one part, because then there is nothing to compare.
     """
     start = time.process_time()
-    each = contributions(case, method)
+    values = contributions(case, method)
     seconds = time.process_time() - start
-    result = fidelity(case, each)
+    result = fidelity(case, values)
     if result is None:
         return None
-    found[method].append((result.plus, result.minus, seconds))
-    return result.of, each
+    rows[method].append((result.plus, result.minus, seconds))
+    return result.of, values
 
 
 def add_gnn_explainer(
-    case: Case, nodes: NodeCases, explain: Callable[..., Tensor], pairs: Tensor, found: Rows
+    case: Case, nodes: NodeCases, explain: Callable[..., Tensor], pairs: Tensor, rows: Rows
 ) -> None:
-    """Add fidelity and time of GNNExplainer on the neighbourhood of a node to ``found``."""
+    """Add fidelity and time of GNNExplainer on the neighbourhood of a node to ``rows``."""
     assert case.own is not None
     node = nodes.ids.index(case.labels[int(case.own[0])])
     block, inner = nodes.neighbourhood(node, nodes.hops or 2)
@@ -216,15 +216,15 @@ def add_gnn_explainer(
     seconds = time.process_time() - start
     result = fidelity(case, by_pair(case, pairs, edge_index, mask))
     assert result is not None
-    found["GNNExplainer"].append((result.plus, result.minus, seconds))
+    rows["GNNExplainer"].append((result.plus, result.minus, seconds))
 
 
-def show(name: str, sizes: list[int], found: Rows) -> None:
+def show(name: str, sizes: list[int], rows_of_methods: Rows) -> None:
     """Print a table of the mean fidelity and time of each method."""
     count = len(sizes)
     print(f"{name}: {count} cases, {sum(sizes) / max(count, 1):.0f} parts on average")
     print(f"{'method':14} {'Fid+':>8} {'Fid-':>8} {'difference':>10} {'ms a case':>10}")
-    for method, rows in found.items():
+    for method, rows in rows_of_methods.items():
         plus, minus, seconds = torch.tensor(rows).mean(0).tolist()
         line = f"{method:14} {plus:8.3f} {minus:8.3f} {plus - minus:10.3f} {1000 * seconds:10.1f}"
         print(line if len(rows) >= count else f"{line}   ({len(rows)} cases)")
@@ -241,31 +241,31 @@ def main() -> None:
     help_ = "predictions to explain per input, such as tokens of a translation (default: all)"
     parser.add_argument("--per-input", type=int, metavar="N", help=help_)
     parser.add_argument("--gnn-explainer", action="store_true", help="add GNNExplainer (gat-cora)")
-    given = parser.parse_args()
-    run = edgewise.load(given.run)
-    found: Rows = defaultdict(list)
+    arguments = parser.parse_args()
+    run = edgewise.load(arguments.run)
+    rows: Rows = defaultdict(list)
     random = torch.Generator().manual_seed(0)
-    explain = gnn_explainer(run) if given.gnn_explainer else None
+    explain = gnn_explainer(run) if arguments.gnn_explainer else None
     nodes = NodeCases(run.predictor) if isinstance(run.predictor, OnNodes) else None
     sizes: list[int] = []
-    for case in cases_of(run, given.input, given.per_input):
-        if len(sizes) == given.cases:
+    for case in cases_of(run, arguments.input, arguments.per_input):
+        if len(sizes) == arguments.cases:
             break
-        first = measure(case, "left_out", found)
+        first = measure(case, "left_out", rows)
         if first is None:
             continue
-        count, each = first
+        count, values = first
         sizes.append(count)
         for method in METHODS[1:]:
             if method != "removed" or count <= MOST_REMOVED:
-                measure(case, method, found)
+                measure(case, method, rows)
         if explain is not None and nodes is not None:
-            add_gnn_explainer(case, nodes, explain, each.pairs, found)
+            add_gnn_explainer(case, nodes, explain, values.pairs, rows)
         for _ in range(5):
-            result = fidelity(case, each, random=random)
+            result = fidelity(case, values, random=random)
             assert result is not None
-            found["random"].append((result.plus, result.minus, 0.0))
-    show(given.run.name, sizes, found)
+            rows["random"].append((result.plus, result.minus, 0.0))
+    show(arguments.run.name, sizes, rows)
     if explain is not None and nodes is not None:
         x = nodes.x.to_dense()
         start = time.process_time()

@@ -64,7 +64,7 @@ def main() -> None:
         seconds, peaks, losses = [], [], []
         for _ in range(arguments.steps + 1):
             Path("/proc/self/clear_refs").write_text("5")  # Reset the peak memory of this process.
-            before, began = status("VmRSS"), time.perf_counter()
+            start_memory, began = status("VmRSS"), time.perf_counter()
             optimizer.zero_grad()
             loss = task.loss(
                 batch.select_outputs(model(*batch.inputs, **batch.keywords)), batch.target
@@ -72,12 +72,12 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             seconds.append(time.perf_counter() - began)
-            peaks.append(status("VmHWM") - before)
+            peaks.append(status("VmHWM") - start_memory)
             losses.append(loss.item())
         if not losses[-1] < losses[0]:
             raise SystemExit(f"{name}: the loss does not decrease: {losses}")
         middle, about = spread(seconds[1:])  # The first step also prepares the graph.
-        graph = next(part for part in batch.inputs if isinstance(part, Graph))
+        graph = next(value for value in batch.inputs if isinstance(value, Graph))
         size = f"{graph.num_targets} nodes, {graph.num_edges} edges"
         print(
             f"{name:18}{size:34}{middle:7.2f} s ± {about:.0%}   peak {max(peaks) / 2**20:6.0f} MiB"

@@ -37,13 +37,13 @@ def per_example_metrics(folder: Path) -> dict[str, Tensor]:
 
 def tested_entries(run: Path, column: str) -> list[str]:
     """Return the entry of a column of the molecule table for each test row of a run."""
-    found = RunFolder(run).runs()
-    if not found or found[0].name.startswith("seed-"):
-        found = found[:1] or [run]  # All seeds have the same rows.
+    folders = RunFolder(run).runs()
+    if not folders or folders[0].name.startswith("seed-"):
+        folders = folders[:1] or [run]  # All seeds have the same rows.
     entries = []
-    for folder in found:
-        one = next(iter(RunFolder(folder).runs()), folder)
-        data = runs.load_recipe(RunFolder(one)).data
+    for folder in folders:
+        run_folder = next(iter(RunFolder(folder).runs()), folder)
+        data = runs.load_recipe(RunFolder(run_folder)).data
         if not isinstance(data, MoleculeTable):
             raise SystemExit(f"--by: expected a run on a molecule table, got {run}")
         table = read_molecules(data.source())
@@ -63,19 +63,19 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="run folder, or folder of `edgewise baseline`")
     parser.add_argument("--by", metavar="COLUMN", help="column of the run's molecule table")
     arguments = parser.parse_args()
-    first, second = (per_example_metrics(one) for one in (arguments.run, arguments.other))
+    first, second = (per_example_metrics(metrics) for metrics in (arguments.run, arguments.other))
     if arguments.by:
         entries = tested_entries(arguments.run, arguments.by)
         first, second = (
-            {name: by_entry(values, entries) for name, values in one.items()}
-            for one in (first, second)
+            {name: by_entry(values, entries) for name, values in metrics.items()}
+            for metrics in (first, second)
         )
-    for name, found in runs.paired_tests(first, second).items():
+    for name, test in runs.paired_tests(first, second).items():
         squared = " (mean squares)" if name == "rmse" else ""
         print(
             f"{name}{squared}: {first[name].mean():.4f} and {second[name].mean():.4f}, difference "
-            f"{found.difference:+.4f} ± {found.standard_error:.4f} (standard error), "
-            f"p = {found.p:.2g}, {found.examples:,} {arguments.by or 'examples'}"
+            f"{test.difference:+.4f} ± {test.standard_error:.4f} (standard error), "
+            f"p = {test.p:.2g}, {test.examples:,} {arguments.by or 'examples'}"
         )
 
 

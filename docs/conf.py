@@ -53,12 +53,12 @@ nb_merge_streams = True
 
 def digest_of_library() -> str:
     """Return a digest of the library and the examples, on which the outputs of cells depend."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in ("src/edgewise", "examples"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and path.suffix not in (".pyc", ".so"):
-                found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 nb_execution_cache_path = str(ROOT / "build" / "cells" / digest_of_library())

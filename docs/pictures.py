@@ -18,10 +18,10 @@ REFERENCE = Path(__file__).resolve().parent / "reference"
 def of_hashes() -> graphs.Graph:
     """Return Reformer's graph of one hash round, for 16 tokens with random buckets."""
     bucket = torch.randint(4, (1, 16), generator=torch.Generator().manual_seed(0))
-    found = sorted_graphs(bucket, [(16, 4, 4)], Chunks(4, 1, 0, causal=True))
-    within, across = found.within[0].edge_index, found.across.edge_index
-    across = torch.stack([found.read[across[0]], found.reader[across[1]]])
-    return graphs.edges(found.node[0][torch.cat([within, across], 1)], 16)
+    hashed = sorted_graphs(bucket, [(16, 4, 4)], Chunks(4, 1, 0, causal=True))
+    within, across = hashed.within[0].edge_index, hashed.across.edge_index
+    across = torch.stack([hashed.read[across[0]], hashed.reader[across[1]]])
+    return graphs.edges(hashed.node[0][torch.cat([within, across], 1)], 16)
 
 
 def swin_windows() -> graphs.Graph:
@@ -108,10 +108,10 @@ def intimacy(path: graphs.Graph) -> torch.Tensor:
     """Return for each pair ``[N · N]`` 8 minus the rank among the most intimate nodes, else 0."""
     near = encodings.intimate_nodes(path, 7)
     of_list = torch.arange(len(near.sizes)).repeat_interleave(near.sizes)
-    place = torch.cat([torch.arange(size) for size in near.sizes.tolist()])
-    found = torch.zeros(len(near.sizes), len(near.sizes))
-    found[of_list, near.nodes] = 8.0 - place
-    return found.flatten()
+    rank = torch.cat([torch.arange(size) for size in near.sizes.tolist()])
+    intimacies = torch.zeros(len(near.sizes), len(near.sizes))
+    intimacies[of_list, near.nodes] = 8.0 - rank
+    return intimacies.flatten()
 
 
 def codes_of_functions() -> dict[str, torch.Tensor]:

@@ -80,32 +80,6 @@ training on trees of depth 3.""",
     "Others": "",
 }
 """Titles in order, with an introduction; the data of a recipe determine its section."""
-SEQUENCES = (
-    "Shakespeare",
-    "SST2",
-    "EWT",
-    "EWTTrees",
-    "MaskedText",
-    "Multi30k",
-    "CaptionDigits",
-    "Duplication",
-    "Recall",
-    "TimeSeries",
-    "WarAndPeace",
-    "WikiSummaries",
-)
-PLACES = {
-    "Planetoid": "Citation networks",
-    **dict.fromkeys(
-        ("CSL", "TU", "ESOL", "IonicLiquids", "MaskedMolecules", "MoleculeTable", "ZINC"),
-        "Whole graphs and molecules",
-    ),
-    **dict.fromkeys(("NeighborsMatch", "DictionaryLookup", "Rings"), "Synthetic graphs"),
-    **dict.fromkeys(("EgoFacebook", "Gowalla"), "Links and recommendation"),
-    **dict.fromkeys(("Cifar10", "Digits", "DigitRows", "Mnist"), "Images"),
-    "SpokenDigits": "Recordings",
-    **dict.fromkeys(SEQUENCES, "Sequences"),
-}
 
 
 def begun_on_shallow_trees(
@@ -478,22 +452,22 @@ def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
         runs.measure(recipe, folder.path, resume=folder.has(RECIPE))
     if not folder.has(METRICS):
         return None
-    found = {"recipe": folder.read_json(RECIPE), "metrics": folder.read_metrics()}
-    return found if is_current(recipe, found) else None
+    measurement = {"recipe": folder.read_json(RECIPE), "metrics": folder.read_metrics()}
+    return measurement if is_current(recipe, measurement) else None
 
 
-def has_numbers(found: dict[str, Any], names: tuple[str, ...]) -> bool:
+def has_numbers(measurement: dict[str, Any], names: tuple[str, ...]) -> bool:
     """Return whether all of these metrics were measured and are numbers."""
-    several = (finite(found["metrics"]).get(name) for name in names)
-    return None not in [one["mean"] if isinstance(one, dict) else one for one in several]
+    several = (finite(measurement["metrics"]).get(name) for name in names)
+    return None not in [value["mean"] if isinstance(value, dict) else value for value in several]
 
 
-def is_current(recipe: Recipe, found: dict[str, Any]) -> bool:
+def is_current(recipe: Recipe, measurement: dict[str, Any]) -> bool:
     """Return whether these are the metrics of the protocol, for the fields of the recipe."""
-    if recipe.protocol is None or not has_numbers(found, recipe.protocol.metrics):
+    if recipe.protocol is None or not has_numbers(measurement, recipe.protocol.metrics):
         return False
     try:
-        return not differences(runs.from_record(found["recipe"]), recipe)
+        return not differences(runs.from_record(measurement["recipe"]), recipe)
     except EdgewiseError:  # a field that no longer exists
         return False
 
@@ -503,15 +477,15 @@ def runs_of(recipe: Recipe, metrics: dict[str, Any]) -> tuple[int, int]:
     protocol = recipe.protocol
     assert protocol is not None
     first = metrics[protocol.metrics[0]]
-    found = len(first["values"]) if isinstance(first, dict) else 1
+    count = len(first["values"]) if isinstance(first, dict) else 1
     folds = fields_of(recipe)["data.folds"].value if protocol.folds else 0
-    return found, folds or protocol.seeds or 1
+    return count, folds or protocol.seeds or 1
 
 
-def is_whole(recipe: Recipe, found: dict[str, Any]) -> bool:
+def is_whole(recipe: Recipe, measurement: dict[str, Any]) -> bool:
     """Return whether the measurement is current and has all seeds or folds of the protocol."""
-    count, wanted = runs_of(recipe, found["metrics"])
-    return count == wanted and is_current(recipe, found)
+    count, num_runs = runs_of(recipe, measurement["metrics"])
+    return count == num_runs and is_current(recipe, measurement)
 
 
 def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) -> dict[str, Any]:
@@ -541,13 +515,17 @@ def own_fields(recipe: Recipe) -> dict[str, Any] | None:
 
 def baseline_of(recipe: Recipe, measured: Measured) -> dict[str, Any] | None:
     """Return the measured baseline of a recipe, or that of a recipe with the same data."""
-    wanted = own_fields(recipe)
-    if wanted is None:
+    fields = own_fields(recipe)
+    if fields is None:
         return None
     folds = recipe.protocol is not None and recipe.protocol.folds
-    known = measured.get(BASELINES, {})
-    each = [known[recipe.name]] if recipe.name in known else [*known.values()]
-    same = (one for one in each if one["fields"] == wanted and one["folds"] == folds)
+    baselines = measured.get(BASELINES, {})
+    candidates = [baselines[recipe.name]] if recipe.name in baselines else [*baselines.values()]
+    same = (
+        candidate
+        for candidate in candidates
+        if candidate["fields"] == fields and candidate["folds"] == folds
+    )
     return next(same, None)
 
 
@@ -560,27 +538,27 @@ def collect_baseline(recipe: Recipe, measured: Measured, folder: Path, measures:
         folder: folder of ``baseline.json``.
         measures: whether to measure the baselines first, unless they are known.
     """
-    wanted, protocol = own_fields(recipe), recipe.protocol
-    if wanted is None or protocol is None:
+    fields, protocol = own_fields(recipe), recipe.protocol
+    if fields is None or protocol is None:
         return
     if measures and baseline_of(recipe, measured) is None and not (folder / FILE).is_file():
         print(measure(recipe, folder, folds=protocol.folds))
     if not (folder / FILE).is_file():
         return
-    found = json.loads((folder / FILE).read_text())
+    record = json.loads((folder / FILE).read_text())
     metrics = list(recipe.task.metrics())
-    if fields_of_baseline(found["recipe"], wanted["kind"], metrics) != wanted:
+    if fields_of_baseline(record["recipe"], fields["kind"], metrics) != fields:
         return
-    number = [one["name"] for one in found["baselines"]].index(found["best"])
-    best = found["baselines"][number]
-    several = [fold[number]["metrics"] for fold in found.get("folds", ())]
+    number = [entry["name"] for entry in record["baselines"]].index(record["best"])
+    best = record["baselines"][number]
+    several = [fold[number]["metrics"] for fold in record.get("folds", ())]
     measured.setdefault(BASELINES, {})[recipe.name] = {
-        "fields": wanted,
+        "fields": fields,
         "folds": bool(several),
         "name": best["name"],
         "setting": best["setting"],
         "metrics": summarise(several) if several else best["metrics"],
-        "cpu_seconds": round(sum(one["seconds"] for one in found["baselines"]), 1),
+        "cpu_seconds": round(sum(entry["seconds"] for entry in record["baselines"]), 1),
     }
 
 
@@ -604,13 +582,13 @@ def collect_paired(recipe: Recipe, measured: Measured, folder: Path) -> None:
     except EdgewiseError:
         return
     for path in sorted(folder.glob(f"*/{EXAMPLES}")):
-        one = RunFolder(path.parent)
-        found = one.read_json(FILE)
-        chosen = next(each for each in found["baselines"] if each["name"] == found["best"])
+        baseline_run = RunFolder(path.parent)
+        record = baseline_run.read_json(FILE)
+        chosen = next(entry for entry in record["baselines"] if entry["name"] == record["best"])
         if any(chosen[key] != best[key] for key in ("name", "setting", "metrics")):
             continue
         try:
-            p = runs.paired_tests(run, one.read_tensors(EXAMPLES))[metric].p
+            p = runs.paired_tests(run, baseline_run.read_tensors(EXAMPLES))[metric].p
         except (EdgewiseError, KeyError):
             continue
         measured[recipe.name]["paired"] = {"baseline": best["metrics"], "p": p}
@@ -641,12 +619,12 @@ def collect(
         recipe, folder = RECIPES[name], RunFolder(runs / name)
         if recipe.protocol is None:
             continue
-        known = name in measured and is_whole(recipe, measured[name])
-        found = measured_again(recipe, folder, train and not known)
-        if found is not None:
-            measured[name] = found
+        is_measured = name in measured and is_whole(recipe, measured[name])
+        measurement = measured_again(recipe, folder, train and not is_measured)
+        if measurement is not None:
+            measured[name] = measurement
         collect_baseline(recipe, measured, runs / f"{name}-baseline", baselines)
-        if found is not None:
+        if measurement is not None:
             collect_paired(recipe, measured, runs)
         for other in BESIDE.get(name, {}):
             if (runs / f"{other}.json").is_file():
@@ -661,14 +639,16 @@ def page(measured: Measured) -> str:
     owed = []
     for name, recipe in RECIPES.items():
         if recipe.protocol and name in measured and is_current(recipe, measured[name]):
-            shown[PLACES.get(type(recipe.data).__name__, "Others")].append(recipe)
+            shown.setdefault(recipe.data.section, []).append(recipe)
         elif recipe.protocol:  # recipes on the user's data have no protocol
             owed.append(name)
-    parts = [HEAD, *(section(title, shown[title], measured) for title in SECTIONS if shown[title])]
+    sections = [section(title, recipes, measured) for title, recipes in shown.items() if recipes]
     if owed:
         listed = ", ".join(f"`{name}`" for name in owed)
-        parts.append(f"## Not measured\n\nThese recipes have no current measurement: {listed}.\n")
-    return "\n".join(parts)
+        sections.append(
+            f"## Not measured\n\nThese recipes have no current measurement: {listed}.\n"
+        )
+    return "\n".join([HEAD, *sections])
 
 
 def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
@@ -695,28 +675,30 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         for name, (how, command) in BESIDE.get(recipe.name, {}).items():
             if name in measured and has_numbers(measured[name], protocol.metrics):
                 metrics = measured[name]["metrics"]
-                theirs = numbers(metrics, protocol.metrics)
-                rows.append([f"*{name}*", theirs, "", "", how, minutes(metrics)])
+                values = numbers(metrics, protocol.metrics)
+                rows.append([f"*{name}*", values, "", "", how, minutes(metrics)])
                 commands.append(command)
     head = ["recipe", "ours", "baseline", "reference", "protocol", "minutes"]
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-    about = [SECTIONS[title], ""] if SECTIONS[title] else []
+    about = [SECTIONS[title], ""] if SECTIONS.get(title) else []
     commands = list(dict.fromkeys(commands))  # one command may measure two rows
     return "\n".join([f"## {title}", "", *about, *table, "", "```", *commands, "```", ""])
 
 
-def p_value(found: dict[str, Any], baseline: dict[str, Any], name: str) -> str:
+def p_value(measurement: dict[str, Any], baseline: dict[str, Any], name: str) -> str:
     """Format the p-value of the paired t-test; empty if it was not measured.
 
     Args:
-        found: measurement of the recipe.
+        measurement: measurement of the recipe.
         baseline: measurement of its baseline.
         name: metric, for a test over folds.
     """
     if not baseline["folds"]:
-        known = found.get("paired", {"baseline": None})
-        return formatted(known["p"]) if known["baseline"] == baseline["metrics"] else ""
-    ours, simple = (one[name]["values"] for one in (found["metrics"], baseline["metrics"]))
+        paired = measurement.get("paired", {"baseline": None})
+        return formatted(paired["p"]) if paired["baseline"] == baseline["metrics"] else ""
+    ours, simple = (
+        metrics[name]["values"] for metrics in (measurement["metrics"], baseline["metrics"])
+    )
     if len({round(a - b, 9) for a, b in zip(ours, simple, strict=True)}) == 1:
         return ""
     return formatted(runs.paired_test(torch.tensor(ours), torch.tensor(simple)).p)
@@ -741,22 +723,22 @@ def label(name: str) -> str:
 def number(name: str, value: Any) -> str:
     """Format one number, or mean ± standard deviation."""
     several = value if isinstance(value, dict) else {"mean": value}
-    parts = [several[part] for part in ("mean", "std") if part in several]
+    values = [several[x] for x in ("mean", "std") if x in several]
     if name.endswith("bleu"):
-        return " ± ".join(f"{part:.1f}" for part in parts)
+        return " ± ".join(f"{x:.1f}" for x in values)
     if name.endswith(("accuracy", "exact")):
-        return " ± ".join(f"{100 * part:.2f}" for part in parts) + " %"
-    return " ± ".join(f"{part:.4f}" for part in parts)
+        return " ± ".join(f"{100 * x:.2f}" for x in values) + " %"
+    return " ± ".join(f"{x:.4f}" for x in values)
 
 
 def repeats(recipe: Recipe, metrics: dict[str, Any]) -> str:
     """Return the seeds or folds of the mean, marked stale if the protocol has others."""
-    count, wanted = runs_of(recipe, metrics)
+    count, num_runs = runs_of(recipe, metrics)
     assert recipe.protocol is not None
     folds = recipe.protocol.folds
-    if count != wanted:
+    if count != num_runs:
         again = f"`python docs/results.py --runs DIR --train {recipe.name}`"
-        return f"**stale: {count} of {wanted} {'folds' if folds else 'seeds'}**, {again}"
+        return f"**stale: {count} of {num_runs} {'folds' if folds else 'seeds'}**, {again}"
     if folds:
         seeds = f", mean prediction of {recipe.protocol.seeds} seeds" * bool(recipe.protocol.seeds)
         return f"{count} folds{seeds}"

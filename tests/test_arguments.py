@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,16 +12,11 @@ import torch
 
 from edgewise._utils.arguments import (
     check_choice,
-    check_count,
     check_divides,
     check_features,
-    check_from_zero,
     check_given,
     check_labels,
-    check_least,
-    check_positive,
-    check_probability,
-    check_share,
+    check_range,
     check_shares,
     check_splits,
     checked,
@@ -29,12 +26,8 @@ from tests.errors import refused
 NAN, INF = float("nan"), float("inf")
 
 
-def at_least_2(argument: str, value: float, remedy: str) -> None:
-    check_least(argument, value, 2, remedy)
-
-
-def a_count(argument: str, value: object, remedy: str) -> None:
-    check_count(argument, value, 2, remedy)
+def in_range(**bounds: Any) -> Callable[..., None]:
+    return partial(check_range, **bounds)
 
 
 def in_12(argument: str, value: int, remedy: str) -> None:
@@ -44,12 +37,17 @@ def in_12(argument: str, value: int, remedy: str) -> None:
 @pytest.mark.parametrize(
     ("check", "expected", "good", "bad"),
     [
-        (at_least_2, "at least 2", [2, 2.5, INF], [1, 1.9, -INF]),
-        (check_positive, "a number above 0", [1e-9, 3, INF], [0, -1]),
-        (check_from_zero, "a number of at least 0", [0, 0.5, INF], [-1e-9]),
-        (check_share, "a fraction from 0 to below 1", [0, 0.999], [-1e-9, 1]),
-        (check_probability, "a probability from 0 to 1", [0, 0.5, 1], [-1e-9, 1.001]),
-        (a_count, "an integer of at least 2", [2, np.int64(3)], [1, 2.0, "2", None]),
+        (in_range(least=2), "a number of at least 2", [2, 2.5, INF], [1, 1.9, -INF]),
+        (in_range(above=0), "a number above 0", [1e-9, 3, INF], [0, -1]),
+        (in_range(least=0, below=1), "a number from 0 to below 1", [0, 0.999], [-1e-9, 1]),
+        (in_range(least=0, most=1), "a number from 0 to 1", [0, 0.5, 1], [-1e-9, 1.001]),
+        (in_range(above=0, most=1), "a number above 0 and at most 1", [1e-9, 1], [0, 1.001]),
+        (
+            in_range(least=2, integer=True),
+            "an integer of at least 2",
+            [2, np.int64(3)],
+            [1, 2.0, "2", None],
+        ),
         (in_12, "a divisor of the width 12", [1, 4, 12], [0, -3, 5]),
     ],
 )

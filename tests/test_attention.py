@@ -138,7 +138,7 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, str, str, str]]] = {
     "a score by name": ({"score": "dot"}, ("score", "Dot()", "'dot'", "edgewise.attention.scores")),
     "dropout in percent": (
         {"dropout": 10.0},
-        ("dropout", "a probability from 0 to 1", "10.0", "0.0 otherwise"),
+        ("dropout", "a number from 0 to 1", "10.0", "0.0 otherwise"),
     ),
     "negative dropout": ({"dropout": -0.1}, ("dropout", "from 0 to 1", "-0.1", "0.0 otherwise")),
     "an unknown engine": (

@@ -199,20 +199,6 @@ def test_the_version_of_a_tensor_counts_changes() -> None:
         assert first != second
 
 
-@pytest.mark.parametrize("missing", [False, True])
-def test_lists_are_copied_and_interpolated(missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if missing:
-        remove("_foreach_lerp_", monkeypatch)
-    ends = [torch.ones(2), torch.full((3,), 2.0)]
-    values = [torch.zeros(2), torch.zeros(3)]
-    torch_internals.foreach_lerp(values, ends, 0.25)
-    assert [x.tolist() for x in values] == [[0.25] * 2, [0.5] * 3]
-    if missing:
-        remove("_foreach_copy_", monkeypatch)
-    torch_internals.foreach_copy(values, ends)
-    assert all(map(torch.equal, values, ends))
-
-
 HOMES = ("torch", "forward_ad", "torch.autograd.forward_ad")
 PUBLIC = {"_check", "_dynamo"}
 """Documented under ``torch.export`` and as ``torch._dynamo.config``."""

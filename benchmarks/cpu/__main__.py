@@ -66,7 +66,7 @@ def measure(problem: Problem, rounds: int, bandwidth: float) -> dict[str, Any]:
     errors = disagreement(built)
     if not all(error <= MOST_ERROR for error in errors.values()):
         sys.exit(f"{problem.name}: implementations disagree, so nothing is timed: {errors}")
-    found = times(built, rounds)
+    seconds_of_runs = times(built, rounds)
     start = time.perf_counter()
     built.prepare()
     prepared = time.perf_counter() - start
@@ -74,7 +74,7 @@ def measure(problem: Problem, rounds: int, bandwidth: float) -> dict[str, Any]:
     del built
     summary = {
         name: {way: dict(zip(("median", "spread"), spread(v), strict=True)) for way, v in f.items()}
-        for name, f in found.items()
+        for name, f in seconds_of_runs.items()
     }
     forward = summary["edgewise"]["forward"]["median"]
     saved = summary[problem.peers[0]]["both"]["median"] - summary["edgewise"]["both"]["median"]
@@ -84,7 +84,7 @@ def measure(problem: Problem, rounds: int, bandwidth: float) -> dict[str, Any]:
         "edges": edges,
         "errors": errors,
         "seconds": summary,
-        "memory": {name: peak_memory(problem, name) for name in found},
+        "memory": {name: peak_memory(problem, name) for name in seconds_of_runs},
         "preprocessing": {"seconds": prepared, "pays after calls": prepared / saved},
         "gathered / copied": gathered / forward / bandwidth,
         "nanoseconds an edge": forward / edges * 1e9,
@@ -117,11 +117,11 @@ def power_law_penalty(results: list[dict[str, Any]]) -> list[str]:
     def each(result: dict[str, Any]) -> float:
         return float(result["nanoseconds an edge"])
 
-    found = [(r["problem"]["operation"], r["problem"]["kind"], r) for r in results]
-    plain = {name: r for name, kind, r in reversed(found) if kind == "uniform"}
+    by_problem = [(r["problem"]["operation"], r["problem"]["kind"], r) for r in results]
+    plain = {name: r for name, kind, r in reversed(by_problem) if kind == "uniform"}
     return [
         f"{name}: an edge takes {each(r) / each(plain[name]):.2f}x as long as in a uniform graph"
-        for name, kind, r in found
+        for name, kind, r in by_problem
         if kind == "power law" and name in plain
     ]
 

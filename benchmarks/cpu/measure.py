@@ -37,8 +37,8 @@ def disagreement(built: Built) -> dict[str, float]:
     grad = torch.randn_like(expected.flatten(1))
     ours = (expected.flatten(1), *gradients(built.runs["edgewise"], built.leaves, grad))
     for name, run in built.runs.items():
-        theirs = (run().reshape(grad.shape), *gradients(run, built.leaves, grad))
-        both = zip(ours, theirs, strict=True)
+        results = (run().reshape(grad.shape), *gradients(run, built.leaves, grad))
+        both = zip(ours, results, strict=True)
         pairs = [(a.detach(), b.detach()) for a, b in both if a is not None]
         largest = max(float(b.abs().max()) for _, b in pairs)
         relative = [
@@ -54,7 +54,7 @@ def times(built: Built, rounds: int) -> dict[str, dict[str, list[float]]]:
     A pass is "forward" or "both" (forward and backward).
     """
     grad = torch.randn_like(built.runs["edgewise"]().flatten(1))
-    found: dict[str, dict[str, list[float]]] = {
+    seconds: dict[str, dict[str, list[float]]] = {
         name: {"forward": [], "both": []} for name in built.runs
     }
     for turn in range(rounds + 1):
@@ -66,9 +66,9 @@ def times(built: Built, rounds: int) -> dict[str, dict[str, list[float]]]:
             gradients(run, built.leaves, grad)
             end = time.perf_counter()
             if turn:  # The first round is a warm-up.
-                found[name]["forward"].append(middle - start)
-                found[name]["both"].append(end - middle)
-    return found
+                seconds[name]["forward"].append(middle - start)
+                seconds[name]["both"].append(end - middle)
+    return seconds
 
 
 def spread(values: list[float]) -> tuple[float, float]:
@@ -102,9 +102,9 @@ def peak_memory(problem: Problem, implementation: str) -> int:
 
 def status(field: str) -> int:
     """Return a field of /proc/self/status in bytes, such as VmRSS or VmHWM."""
-    found = re.search(rf"{field}:\s+(\d+) kB", STATUS.read_text())
-    assert found
-    return int(found[1]) * 1024
+    match = re.search(rf"{field}:\s+(\d+) kB", STATUS.read_text())
+    assert match
+    return int(match[1]) * 1024
 
 
 def _measure_peak(problem: Problem, implementation: str) -> int:
@@ -117,9 +117,9 @@ def _measure_peak(problem: Problem, implementation: str) -> int:
     if implementation == "compiled":  # Exclude the memory that the compiler needs.
         gradients(run, built.leaves, torch.ones_like(run().flatten(1)))
     Path("/proc/self/clear_refs").write_text("5")  # Reset the peak memory of this process.
-    before = status("VmRSS")
+    start_memory = status("VmRSS")
     gradients(run, built.leaves, torch.ones_like(run().flatten(1)))
-    return status("VmHWM") - before
+    return status("VmHWM") - start_memory
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ COLOURS = {"edgewise": "tab:blue", "pyg": "tab:orange"}
 def measure(problem: Problem) -> dict[str, tuple[float, float]]:
     """Return ``{implementation: (seconds of forward and backward, bytes of memory)}``."""
     built = build(problem)
-    found = {name: statistics.median(v["both"]) for name, v in times(built, 3).items()}
+    medians = {name: statistics.median(v["both"]) for name, v in times(built, 3).items()}
     del built
-    return {name: (seconds, peak_memory(problem, name)) for name, seconds in found.items()}
+    return {name: (seconds, peak_memory(problem, name)) for name, seconds in medians.items()}
 
 
 def draw(path: Path) -> None:

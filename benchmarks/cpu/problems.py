@@ -195,9 +195,11 @@ def _layer(
     conv = TransformerConv(heads * width, width, heads)
 
     def ours() -> Tensor:
-        parts = [layer(x).view(-1, heads, width) for layer in (conv.lin_query, conv.lin_key)]
+        query_and_key = [
+            layer(x).view(-1, heads, width) for layer in (conv.lin_query, conv.lin_key)
+        ]
         value = conv.lin_value(x).view(-1, heads, width)
-        out = ew.attend(*parts, value, graph, engine="rows").flatten(1)
+        out = ew.attend(*query_and_key, value, graph, engine="rows").flatten(1)
         return out + conv.lin_skip(x)
 
     return {"edgewise": ours, "pyg": lambda: conv(x, index)}, (x, *conv.parameters())
@@ -209,21 +211,21 @@ def _padded(index: Tensor, sizes: list[int], q: Tensor, k: Tensor, v: Tensor) ->
     length = torch.tensor(sizes)
     first = (length.cumsum(0) - length).repeat_interleave(length)
     member = torch.arange(count).repeat_interleave(length)
-    place = member * longest + torch.arange(len(member)) - first
+    position = member * longest + torch.arange(len(member)) - first
     mask = torch.zeros(count, longest, longest, dtype=torch.bool)
-    mask.view(-1)[place[index[1]] * longest + place[index[0]] % longest] = True
+    mask.view(-1)[position[index[1]] * longest + position[index[0]] % longest] = True
     # Let each padding token attend to itself, because the softmax of an empty row is NaN.
     mask[:, torch.arange(longest), torch.arange(longest)] |= ~mask.any(-1)
 
     def pad(x: Tensor) -> Tensor:
-        padded = x.new_zeros(count * longest, *x.shape[1:]).index_copy(0, place, x)
+        padded = x.new_zeros(count * longest, *x.shape[1:]).index_copy(0, position, x)
         return padded.view(count, longest, *x.shape[1:]).transpose(1, 2)
 
     def run() -> Tensor:
         out = torch.nn.functional.scaled_dot_product_attention(
             pad(q), pad(k), pad(v), attn_mask=mask[:, None]
         )
-        return out.transpose(1, 2).flatten(0, 1)[place]
+        return out.transpose(1, 2).flatten(0, 1)[position]
 
     return run
 

@@ -36,11 +36,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Collect the links, loaded files and ids of one element."""
-        found = {name: value or "" for name, value in attrs}
-        self.ids.update(found[name] for name in ("id", "name") if name in found)
-        if tag == "link" and set(found.get("rel", "").split()) <= NOT_LOADED:
+        attributes = {name: value or "" for name, value in attrs}
+        self.ids.update(attributes[name] for name in ("id", "name") if name in attributes)
+        if tag == "link" and set(attributes.get("rel", "").split()) <= NOT_LOADED:
             return
-        for name, value in found.items():
+        for name, value in attributes.items():
             if (tag, name) in LOADED:
                 self.loaded.append(value)
             elif tag == "a" and name == "href":
@@ -61,8 +61,8 @@ def foreign(folder: Path) -> Iterator[str]:
         yield from (f"{path}: {url}" for url in page_of(path).loaded if FOREIGN.match(url))
     for kind, pattern in (("css", CSS), ("js", JAVASCRIPT), ("html", CSS)):
         for path in sorted(folder.rglob(f"*.{kind}")):
-            found = pattern.findall(path.read_text(encoding="utf-8"))
-            yield from (f"{path}: {url}" for url in found)
+            urls = pattern.findall(path.read_text(encoding="utf-8"))
+            yield from (f"{path}: {url}" for url in urls)
 
 
 def broken(folder: Path) -> Iterator[str]:
@@ -78,16 +78,16 @@ def broken(folder: Path) -> Iterator[str]:
             if not target.is_file():
                 yield f"{path}: {url}"
             elif anchor and target.suffix == ".html":
-                known = page_of(target.resolve()).ids
-                if unquote(anchor) not in known:
+                ids = page_of(target.resolve()).ids
+                if unquote(anchor) not in ids:
                     yield f"{path}: {url}"
 
 
 def main() -> int:
     """Check the site in a folder, and print up to 50 faults; return 1 if there is any."""
     folder = Path(sys.argv[1])
-    wrong = [f"broken link in {one}" for one in broken(folder)]
-    wrong += [f"loaded from another host: {one}" for one in foreign(folder)]
+    wrong = [f"broken link in {fault}" for fault in broken(folder)]
+    wrong += [f"loaded from another host: {fault}" for fault in foreign(folder)]
     print("\n".join(wrong[:50]), end="\n" if wrong else "")
     files = [path for path in folder.rglob("*") if path.is_file()]
     megabytes = sum(path.stat().st_size for path in files) / 1e6

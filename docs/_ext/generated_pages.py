@@ -55,8 +55,8 @@ def title(text: str) -> str:
 def members(package: str) -> dict[str, Any]:
     """Return a dict from the public names of a package to their values, without modules."""
     module = importlib.import_module(package)
-    found = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
-    return {name: value for name, value in found.items() if not inspect.ismodule(value)}
+    values = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower)}
+    return {name: value for name, value in values.items() if not inspect.ismodule(value)}
 
 
 @cache
@@ -69,8 +69,8 @@ def homes() -> dict[str, tuple[str, Any]]:
     by_object: dict[int, tuple[str, str, Any]] = {}
     for package in PACKAGES:
         for name, value in members(package).items():
-            known = by_object.get(id(value))
-            if known is None or known[0] == "edgewise":
+            home = by_object.get(id(value))
+            if home is None or home[0] == "edgewise":
                 by_object[id(value)] = (package, name, value)
     return {f"{package}.{name}": (package, value) for package, name, value in by_object.values()}
 
@@ -79,11 +79,11 @@ def comment_of(package: str, name: str) -> str:
     """Return the docstring of a constant, which follows its assignment in some module."""
     for module in sorted(name for name in sys.modules if name.startswith(package)):
         try:
-            found = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
+            lines = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
         except PycodeError:
             continue
-        if found:
-            return "\n".join(found).strip()
+        if lines:
+            return "\n".join(lines).strip()
     return ""
 
 
@@ -103,11 +103,11 @@ def object_page(full_name: str, package: str, value: Any) -> str:
     return "\n".join([*lines, ""])
 
 
-def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
+def package_page(package: str, public_objects: dict[str, tuple[str, Any]]) -> str:
     """Return the page of a package: its docstring, and tables of its classes and functions."""
     from edgewise.models import MODELS
 
-    full_names = {id(value): name for name, (_, value) in known.items()}
+    full_names = {id(value): name for name, (_, value) in public_objects.items()}
     inside = members(package)
     kinds = {
         "Functions": {n: v for n, v in inside.items() if is_code(v) and not inspect.isclass(v)},
@@ -115,15 +115,15 @@ def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
     }
     lines = [f".. _api-{package}:", "", title(f"{package}: {PACKAGES[package].lower()}")]
     lines += [f".. module:: {package}", "", inspect.getdoc(importlib.import_module(package)) or ""]
-    own: list[str] = []
-    for kind, found in kinds.items():
-        names = [full_names[id(value)] for value in found.values()]
+    contents: list[str] = []
+    for kind, objects in kinds.items():
+        names = [full_names[id(value)] for value in objects.values()]
         if package == "edgewise.models":
             names = [name for name in names if _last(name) not in MODELS]
         if names:
             lines += ["", f".. rubric:: {kind}", "", ".. autosummary::", "   :nosignatures:", ""]
             lines += [_of_table(name, package) for name in names]
-            own += [name for name in names if known[name][0] == package]
+            contents += [name for name in names if public_objects[name][0] == package]
     if package == "edgewise.models":
         lines += ["", ":doc:`../models` lists the models."]
     constants = [name for name, value in inside.items() if not is_code(value)]
@@ -135,7 +135,7 @@ def package_page(package: str, known: dict[str, tuple[str, Any]]) -> str:
             continue
         doc = comment_of(package, name).replace("\n", "\n   ")
         lines += [f".. data:: {name}", "", f"   {doc}", ""]
-    lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {name}" for name in own), ""]
+    lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {name}" for name in contents), ""]
     return "\n".join(lines)
 
 
@@ -152,13 +152,13 @@ def api_pages() -> Iterator[tuple[str, str]]:
     """Yield the path and the text of the page of each public object and package."""
     from edgewise.models import MODELS
 
-    known = homes()
-    for full_name, (package, value) in known.items():
+    public_objects = homes()
+    for full_name, (package, value) in public_objects.items():
         of_model = package == "edgewise.models" and _last(full_name) in MODELS
         if is_code(value) and not of_model:
             yield f"api/{full_name}.rst", object_page(full_name, package, value)
     for package in PACKAGES:
-        yield f"api/{package}.rst", package_page(package, known)
+        yield f"api/{package}.rst", package_page(package, public_objects)
     rows = [f"   {package}" for package in PACKAGES]
     index = [title("Functions and classes"), ".. toctree::", "   :maxdepth: 1", "", *rows, ""]
     yield "api/index.rst", "\n".join(index)
@@ -202,9 +202,9 @@ def cell(text: str, key: str) -> str:
     """Return an entry of a model's docstring as Markdown for a table cell."""
     if key == "Formula":
         return f"`{text}`"
-    parts = text.replace("``", "`").split("`")  # Parts with odd indices are code.
-    parts[::2] = [part.replace("*", "\\*").replace("_", "\\_") for part in parts[::2]]
-    return "`".join(parts)
+    segments = text.replace("``", "`").split("`")  # Parts with odd indices are code.
+    segments[::2] = [segment.replace("*", "\\*").replace("_", "\\_") for segment in segments[::2]]
+    return "`".join(segments)
 
 
 def model_table() -> str:
@@ -212,17 +212,17 @@ def model_table() -> str:
     from edgewise.models import KINDS, about
 
     lines = []
-    for kind, known in KINDS.items():
+    for kind, models in KINDS.items():
         lines += [
             f"## {kind[0].upper()}{kind[1:]}",
             "",
             "| model in `edgewise.models` | architecture | paper |",
             "| --- | --- | --- |",
         ]
-        for name in known:
+        for name in models:
             entries = about(name)
             cells = [entries["title"], entries["Paper"]]
-            text = " | ".join(cell(one.replace("|", "\\|"), "") for one in cells)
+            text = " | ".join(cell(entry.replace("|", "\\|"), "") for entry in cells)
             lines.append(f"| [`{name}`](models/{name}.md) | {text} |")
         lines.append("")
     return "\n".join(lines)
@@ -287,8 +287,11 @@ def commands_page() -> str:
     os.environ["COLUMNS"] = "100"
     parser = build_parser("predict", ["predict", "--help"])
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    parts = [("", parser), *((f"## edgewise {n}\n\n", c) for n, c in commands.choices.items())]
-    texts = [f"{head}```text\n{one.format_help().rstrip()}\n```\n" for head, one in parts]
+    parsers = [("", parser), *((f"## edgewise {n}\n\n", c) for n, c in commands.choices.items())]
+    texts = [
+        f"{head}```text\n{command_parser.format_help().rstrip()}\n```\n"
+        for head, command_parser in parsers
+    ]
     del os.environ["COLUMNS"]
     return "\n".join([COMMANDS, *texts])
 
@@ -332,7 +335,7 @@ def recipe_row(recipe: Any, names: dict[int, str]) -> str:
     data_name = names.get(id(data), data.__name__)
     cells = [f"`{recipe.name}`", cell(recipe.summary, ""), shown, f"`{data_name}`"]
     cells += [", ".join(map(metric_name, metrics)), cell(reference, "")]
-    return f"| {' | '.join(one.replace('|', chr(92) + '|') for one in cells)} |"
+    return f"| {' | '.join(cell_text.replace('|', chr(92) + '|') for cell_text in cells)} |"
 
 
 def pages() -> Iterator[tuple[str, str]]:

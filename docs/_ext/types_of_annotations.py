@@ -21,15 +21,15 @@ from sphinx.util.nodes import make_refnode
 
 def find(name: str) -> Any:
     """Return the object of Edgewise with this full name, or ``None`` if it does not exist."""
-    parts = name.split(".")
-    for split in range(len(parts), 0, -1):
-        found: Any = sys.modules.get(".".join(parts[:split]))
-        if found is None:
+    path = name.split(".")
+    for split in range(len(path), 0, -1):
+        value: Any = sys.modules.get(".".join(path[:split]))
+        if value is None:
             continue
-        for part in parts[split:]:
-            found = getattr(found, part, None)
-        if found is not None:
-            return found
+        for attribute in path[split:]:
+            value = getattr(value, attribute, None)
+        if value is not None:
+            return value
     return None
 
 
@@ -45,9 +45,9 @@ def missing(
         names = [name for name in homes() if target == last == name.rpartition(".")[2]]
         is_role = node.get("reftype") not in ("class", "obj", "exc")
         return link(app, env, node, contnode, names) or (None if is_role else contnode)
-    found = find(target)
-    names = [name for name, (_, value) in homes().items() if value is found]
-    return link(app, env, node, contnode, names) or (None if found is None else contnode)
+    documented = find(target)
+    names = [name for name, (_, value) in homes().items() if value is documented]
+    return link(app, env, node, contnode, names) or (None if documented is None else contnode)
 
 
 def link(
@@ -59,10 +59,12 @@ def link(
 ) -> nodes.Element | None:
     """Return a link to the object with one of these names, if exactly one of them has a page."""
     objects = env.domains.python_domain.objects
-    known = [objects[name] for name in names if name in objects]
-    if len(known) != 1:
+    targets = [objects[name] for name in names if name in objects]
+    if len(targets) != 1:
         return None
-    return make_refnode(app.builder, node["refdoc"], known[0].docname, known[0].node_id, contnode)
+    return make_refnode(
+        app.builder, node["refdoc"], targets[0].docname, targets[0].node_id, contnode
+    )
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -75,8 +75,8 @@ def distinguish(
     for folder in folders or []:
         columns[str(folder)] = _by_models([trained(folder)])
     return {
-        title: {name: says(one.graph, other.graph) for name, says in columns.items()}
-        for title, (one, other) in hard_pairs().items()
+        title: {name: says(first.graph, second.graph) for name, says in columns.items()}
+        for title, (first, second) in hard_pairs().items()
     }
 
 
@@ -125,14 +125,14 @@ def _of_graphs(name: str, network: nn.Module) -> nn.Module:
 
 
 def _by_encoding(name: str) -> Callable[[Graph, Graph], Verdict]:
-    return lambda one, other: "apart" if tells_apart(name, one, other) else "alike"
+    return lambda graph, other: "apart" if tells_apart(name, graph, other) else "alike"
 
 
 def _by_models(several: list[Model]) -> Callable[[Graph, Graph], Verdict]:
     """Return a function that returns "apart" if one of these models distinguishes two graphs."""
 
-    def says(one: Graph, other: Graph) -> Verdict:
-        verdicts = [verdict(model, one, other) for model in several]
+    def says(graph: Graph, other: Graph) -> Verdict:
+        verdicts = [verdict(model, graph, other) for model in several]
         if "apart" in verdicts:
             return "apart"
         return "unsure" if "unsure" in verdicts else "alike"
@@ -141,7 +141,7 @@ def _by_models(several: list[Model]) -> Callable[[Graph, Graph], Verdict]:
 
 
 @torch.no_grad()
-def verdict(model: Model, one: Graph, other: Graph) -> Verdict:
+def verdict(model: Model, first: Graph, second: Graph) -> Verdict:
     """Return "apart" if a model distinguishes two graphs, "alike" if not, or "unsure".
 
     Outputs are computed in float64 for several node orders, with features 1, 0, 0, … at every node.
@@ -149,14 +149,14 @@ def verdict(model: Model, one: Graph, other: Graph) -> Verdict:
     the result is "unsure", unless the outputs for the two graphs differ much more.
     """
     network = model.network.double().eval()
-    one_outs, other_outs = (
+    first_outs, second_outs = (
         torch.stack([_answer(network, graph, model.in_width, seed) for seed in range(NUM_ORDERS)])
-        for graph in (one, other)
+        for graph in (first, second)
     )
-    both = torch.stack([one_outs, other_outs])
+    both = torch.stack([first_outs, second_outs])
     size = float(both.abs().max())
     within = float((both - both[:, :1]).abs().max())
-    between = float((one_outs.mean(0) - other_outs.mean(0)).abs().max())
+    between = float((first_outs.mean(0) - second_outs.mean(0)).abs().max())
     if between > max(NOISE_FACTOR * within, ROUNDING * size):
         return "apart"
     return "unsure" if within > UNSTABLE * size else "alike"
@@ -183,16 +183,16 @@ A model without a run has random weights. It counts as ✓ if one of three initi
 Found = Mapping[str, Mapping[str, Verdict]]
 
 
-def verdict_table(found: Found) -> str:
+def verdict_table(verdicts: Found) -> str:
     """Return a table with a row per encoding or model and a column per pair, with a legend."""
-    pairs = list(found)
+    pairs = list(verdicts)
     rows = [["", *pairs]]
-    for name in found[pairs[0]]:
-        rows.append([name, *(MARKS[found[pair][name]] for pair in pairs)])
+    for name in verdicts[pairs[0]]:
+        rows.append([name, *(MARKS[verdicts[pair][name]] for pair in pairs)])
     return f"{table(rows)}\n\n{LEGEND}"
 
 
-def draw_verdicts(found: Found, path: Path) -> None:
+def draw_verdicts(verdicts: Found, path: Path) -> None:
     """Save a figure with the graphs of each pair, and below them a mark per encoding and model.
 
     Raises:
@@ -201,36 +201,38 @@ def draw_verdicts(found: Found, path: Path) -> None:
     require("matplotlib", extra="plot", purpose="drawing graphs")
     from matplotlib.figure import Figure
 
-    drawn, names = hard_pairs(), list(found[next(iter(found))])
+    drawn, names = hard_pairs(), list(verdicts[next(iter(verdicts))])
     height = 2.6 + 0.34 * len(names)
-    figure = Figure(figsize=(2.6 * len(found) + 2.2, height))
+    figure = Figure(figsize=(2.6 * len(verdicts) + 2.2, height))
     wide, tall = 2.2 / figure.get_figwidth(), 2.2 / height
-    each = (1 - wide) / len(found)
-    for column, pair in enumerate(found):
-        left = wide + column * each
-        for side, one in enumerate(drawn[pair]):
-            axes = figure.add_axes((left + side * each / 2, 1 - tall, each / 2 * 0.92, tall * 0.8))
-            _draw_graph(one, axes)
-        figure.text(left + each / 2 * 0.96, 1 - tall * 0.14, pair, ha="center", fontsize=9)
+    pair_width = (1 - wide) / len(verdicts)
+    for column, pair in enumerate(verdicts):
+        left = wide + column * pair_width
+        for side, graph in enumerate(drawn[pair]):
+            axes = figure.add_axes(
+                (left + side * pair_width / 2, 1 - tall, pair_width / 2 * 0.92, tall * 0.8)
+            )
+            _draw_graph(graph, axes)
+        figure.text(left + pair_width / 2 * 0.96, 1 - tall * 0.14, pair, ha="center", fontsize=9)
     axes = figure.add_axes((wide, 0.02, 1 - wide, 1 - tall - 0.04))
-    axes.set(xlim=(0, len(found)), ylim=(len(names), 0))
+    axes.set(xlim=(0, len(verdicts)), ylim=(len(names), 0))
     axes.set_axis_off()
     for row, name in enumerate(names):
         axes.text(-0.04, row + 0.5, name, ha="right", va="center", fontsize=9, color=INK)
-        for column, pair in enumerate(found):
-            mark: str = found[pair][name]
+        for column, pair in enumerate(verdicts):
+            mark: str = verdicts[pair][name]
             axes.barh(row + 0.5, 0.94, 0.86, left=column + 0.01, color=COLOURS[mark])
             axes.text(column + 0.48, row + 0.5, MARKS[mark], ha="center", va="center", fontsize=9)
     figure.savefig(path, dpi=100)
 
 
-def _draw_graph(one: Drawn, axes: Axes) -> None:
+def _draw_graph(drawn: Drawn, axes: Axes) -> None:
     axes.set_axis_off()
     axes.set_aspect("equal")
-    for source, target in one.graph.edge_index.T.tolist():
+    for source, target in drawn.graph.edge_index.T.tolist():
         if source < target:
-            axes.plot(*one.places[[source, target]].T.tolist(), color=LINE, lw=0.8, zorder=1)
-    x, y = one.places.T.tolist()
+            axes.plot(*drawn.places[[source, target]].T.tolist(), color=LINE, lw=0.8, zorder=1)
+    x, y = drawn.places.T.tolist()
     axes.scatter(x, y, s=14, color=INK, zorder=2)
 
 
@@ -248,10 +250,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     try:
-        found = distinguish(arguments.models, arguments.runs)
-        print(verdict_table(found))
+        verdicts = distinguish(arguments.models, arguments.runs)
+        print(verdict_table(verdicts))
         if arguments.draw is not None:
-            draw_verdicts(found, arguments.draw)
+            draw_verdicts(verdicts, arguments.draw)
             print(arguments.draw)
     except EdgewiseError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)

@@ -68,9 +68,9 @@ def petersen(n: int, skip: int) -> Drawn:
     """
     spokes = [(i, n + i) for i in range(n)]
     star = [(n + i, n + (i + skip) % n) for i in range(n)]
-    one = _drawn(2 * n, [*_cycle(n), *spokes, *star])
+    drawn = _drawn(2 * n, [*_cycle(n), *spokes, *star])
     circle = _circle(n)
-    return one._replace(places=torch.cat([circle, 0.55 * circle]))
+    return drawn._replace(places=torch.cat([circle, 0.55 * circle]))
 
 
 def rook() -> Drawn:
@@ -105,9 +105,9 @@ LOOKS: dict[str, Callable[[Graph], list[object]]] = {
 """Dict from names of encodings to functions, which return the sorted values for each graph."""
 
 
-def tells_apart(by: str, one: Graph, other: Graph) -> bool:
+def tells_apart(by: str, graph: Graph, other: Graph) -> bool:
     """Return whether the encoding ``by`` (a key of :data:`LOOKS`) distinguishes two graphs."""
-    first, second = LOOKS[by](batch([one, other]))
+    first, second = LOOKS[by](batch([graph, other]))
     return first != second
 
 
@@ -115,18 +115,18 @@ def _of_nodes(code: Tensor, graph: Graph) -> list[object]:
     return _rows(code.view(len(code), -1).split(member_sizes(graph).tolist()))
 
 
-def _rows(parts: Iterable[Tensor]) -> list[object]:
+def _rows(codes: Iterable[Tensor]) -> list[object]:
     """Return the sorted rows of each tensor; two multisets are equal if these are equal."""
-    return [sorted(map(tuple, _rounded(part).tolist())) for part in parts]
+    return [sorted(map(tuple, _rounded(code).tolist())) for code in codes]
 
 
 def _of_pairs(code: Tensor, graph: Graph) -> list[object]:
     """Return for each graph a sorted list, with the sorted values of each node's pairs."""
     sizes = member_sizes(graph)
-    parts = _rounded(code).split(sizes.square().tolist())
+    codes = _rounded(code).split(sizes.square().tolist())
     return [
-        sorted(sorted(row) for row in part.view(n, n).tolist())
-        for part, n in zip(parts, sizes.tolist(), strict=True)
+        sorted(sorted(row) for row in code_of_graph.view(n, n).tolist())
+        for code_of_graph, n in zip(codes, sizes.tolist(), strict=True)
     ]
 
 

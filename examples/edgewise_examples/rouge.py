@@ -26,10 +26,10 @@ def grams(of: Sequence[str], n: int) -> Grams:
     return Counter(zip(*(of[i:] for i in range(n)), strict=False))
 
 
-def score(written: Grams, wanted: Grams) -> float:
+def score(written: Grams, reference: Grams) -> float:
     """Return the F1 score of two texts given by the counts of their n-grams."""
-    shared = (written & wanted).total()
-    return 2 * shared / (written.total() + wanted.total()) if shared else 0.0
+    shared = (written & reference).total()
+    return 2 * shared / (written.total() + reference.total()) if shared else 0.0
 
 
 def oracle(article: Article, most: int) -> list[int]:
@@ -39,31 +39,31 @@ def oracle(article: Article, most: int) -> list[int]:
         article: article with its reference summary.
         most: maximum number of sentences.
     """
-    wanted = [grams(words(article.summary), n) for n in (1, 2)]
-    own = [[grams(words(text), n) for n in (1, 2)] for text in article.sentences]
+    reference = [grams(words(article.summary), n) for n in (1, 2)]
+    sentence_grams = [[grams(words(text), n) for n in (1, 2)] for text in article.sentences]
     taken: list[int] = []
     held: list[Grams] = [Counter(), Counter()]
     best = 0.0
     while len(taken) < most:
         gains = {
-            i: sum(score(held[n] + own[i][n], wanted[n]) for n in (0, 1))
-            for i in range(len(own))
+            i: sum(score(held[n] + sentence_grams[i][n], reference[n]) for n in (0, 1))
+            for i in range(len(sentence_grams))
             if i not in taken
         }
-        place = max(gains, key=gains.__getitem__, default=-1)
-        if place < 0 or gains[place] <= best:
+        sentence = max(gains, key=gains.__getitem__, default=-1)
+        if sentence < 0 or gains[sentence] <= best:
             break
-        best = gains[place]
-        taken.append(place)
-        held = [held[n] + own[place][n] for n in (0, 1)]
+        best = gains[sentence]
+        taken.append(sentence)
+        held = [held[n] + sentence_grams[sentence][n] for n in (0, 1)]
     return sorted(taken)
 
 
 def shares(article: Article) -> list[float]:
     """Return ROUGE-1 + ROUGE-2 of each sentence, divided by that of the article's best sentence."""
-    wanted = [grams(words(article.summary), n) for n in (1, 2)]
-    found = [
-        sum(score(grams(words(text), n), wanted[n - 1]) for n in (1, 2))
+    reference = [grams(words(article.summary), n) for n in (1, 2)]
+    scores = [
+        sum(score(grams(words(text), n), reference[n - 1]) for n in (1, 2))
         for text in article.sentences
     ]
-    return [one / max(*found, 1e-9) for one in found]
+    return [rouge / max(*scores, 1e-9) for rouge in scores]

@@ -124,7 +124,7 @@ def _reading(label: str, runs: Sequence[RunFolder]) -> Reading:
     return Reading(label, accuracy, image, patch, weights, answer, target, model, edges)
 
 
-def row_picture(found: Sequence[Reading], title: str) -> Figure:
+def row_picture(readings: Sequence[Reading], title: str) -> Figure:
     """Return a figure with one panel for each model.
 
     Raises:
@@ -133,13 +133,13 @@ def row_picture(found: Sequence[Reading], title: str) -> Figure:
     require("matplotlib", extra="plot", purpose="drawing attention")
     from matplotlib.figure import Figure
 
-    columns = min(2, len(found))
-    lines = -(-len(found) // columns)
+    columns = min(2, len(readings))
+    lines = -(-len(readings) // columns)
     figure = Figure(figsize=(5.4 * columns, 2.75 * lines + 0.7), layout="constrained")
     panels = list(figure.subplots(lines, columns, squeeze=False).flat)
     for axes in panels:
         axes.set_axis_off()
-    for reading, axes in zip(found, panels, strict=False):
+    for reading, axes in zip(readings, panels, strict=False):
         _draw(reading, axes)
     figure.suptitle(
         f"{title}\nlines: attention of the last token and of the tokens it attends to, averaged "
@@ -154,26 +154,28 @@ def attention_by_layer(model: nn.Module, images: Tensor) -> tuple[list[Tensor], 
     """Return the attention weights ``[N, N]`` of each layer, mean over heads, and the outputs."""
     with record(model) as recorded:
         outputs: Tensor = model(images)
-    found = []
+    weights = []
     for layer in recorded:
         dense = torch.zeros(layer.graph.num_targets, layer.graph.num_sources)
         dense[layer.graph.target, layer.graph.source] = layer.weights[0].mean(-1)
-        found.append(dense)
-    return found, outputs
+        weights.append(dense)
+    return weights, outputs
 
 
-def write_attention_page(found: Sequence[Reading], path: Path) -> str:
+def write_attention_page(readings: Sequence[Reading], path: Path) -> str:
     """Write the page about the model whose last token attends most to the first digit.
 
     Return a sentence that says what the page shows.
     """
-    first = [float(one.read()[0]) for one in found]
-    best = found[max(range(len(found)), key=lambda place: (first[place], -found[place].edges))]
+    first = [float(reading.read()[0]) for reading in readings]
+    best = readings[max(range(len(readings)), key=lambda i: (first[i], -readings[i].edges))]
     shown = explanation(best.model, (best.image[None],))
     shown.details["node"] = len(best.weights[0]) - 1
     shown.answer = f"{best.label}: predicted {best.answer}, true {best.target}"
     write_page(shown, path)
-    without = [one.label for one, share in zip(found, first, strict=True) if share == 0.0]
+    without = [
+        reading.label for reading, fraction in zip(readings, first, strict=True) if fraction == 0.0
+    ]
     sentence = (
         f"With {best.label}, {max(first):.0%} of the attention of the last token, followed through "
         f"{len(best.weights)} layers, goes to the first digit, which it must name. Its accuracy is "
@@ -190,8 +192,8 @@ def _draw(reading: Reading, axes: Axes) -> None:
     The width of a line is proportional to the attention weight.
     """
     layers, count = len(reading.weights), len(reading.weights[0])
-    for place, patch in enumerate(reading.image.mean(0).split(reading.patch, dim=-1)):
-        box = (place - 0.46, place + 0.46, -0.46, 0.46)
+    for position, patch in enumerate(reading.image.mean(0).split(reading.patch, dim=-1)):
+        box = (position - 0.46, position + 0.46, -0.46, 0.46)
         axes.imshow((1 - patch).numpy(), cmap="gray", vmin=0, vmax=1, extent=box, zorder=1)
     heights = [0.62 + LAYER_HEIGHT * layer for layer in range(layers + 1)]
     for height in heights:
@@ -207,8 +209,10 @@ def _draw(reading: Reading, axes: Axes) -> None:
             axes.plot(*ends, color=BLUE, linewidth=0.4 + 5 * strength, alpha=0.75, zorder=2)
         # A token that attends to nothing keeps its own state.
         reached = attended.sum(0) + reached * (attended.sum(1) == 0)
-    for place in (reached > 0.004).nonzero().flatten().tolist():
-        axes.scatter([place], [heights[0]], s=14 + 60 * float(reached[place]), color=BLUE, zorder=4)
+    for position in (reached > 0.004).nonzero().flatten().tolist():
+        axes.scatter(
+            [position], [heights[0]], s=14 + 60 * float(reached[position]), color=BLUE, zorder=4
+        )
     text = f"predicted {reading.answer}, true {reading.target}"
     colour = GREEN if reading.answer == reading.target else RED
     axes.set_title(reading.label, fontsize=10, loc="left", family="monospace", weight="bold")
@@ -228,11 +232,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of a comparison")
     folder = parser.parse_args(argv).folder
     try:
-        found = readings(folder)
+        model_readings = readings(folder)
         summary = load_recipe(RunFolder(next(folder.rglob("recipe.json")).parent)).summary
-        RunFolder(folder).write_figure(FILE, row_picture(found, summary))
+        RunFolder(folder).write_figure(FILE, row_picture(model_readings, summary))
         print(folder / FILE)
-        sentence = write_attention_page(found, folder / PAGE)
+        sentence = write_attention_page(model_readings, folder / PAGE)
         print(f"{folder / PAGE}\n{sentence}")
     except EdgewiseError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)

@@ -178,7 +178,7 @@ def test_the_fewest_tokens_that_reach_p_are_kept() -> None:
     [
         ("temperature", 0.0, "a number above 0"),
         ("top_k", 0, "an integer of at least 1"),
-        ("top_p", 1.5, "a probability from 0 to 1"),
+        ("top_p", 1.5, "a number above 0 and at most 1"),
     ],
 )
 def test_impossible_samples_are_refused(name: str, value: float, expected: str) -> None:

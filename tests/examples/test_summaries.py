@@ -168,7 +168,7 @@ def test_the_articles_of_wikitext() -> None:
 
     splits = example_data.wiki_summaries(vocab_size=500).load()
     assert (splits.train.count, splits.val.count, splits.test.count) == (48, 12, 61)
-    whole = "".join(WikiText2().parts()[i] for i in (1, 0))
+    whole = "".join(WikiText2().read_splits()[i] for i in (1, 0))
     for split, known in ((splits.train, slice(48)), (splits.val, slice(48, 60))):
         read = split.make(torch.arange(split.count)).articles
         assert read == tuple(articles(whole, 3)[known]), "in the file's order, none of them cut"

@@ -17,6 +17,7 @@ import edgewise
 import edgewise as ew
 from edgewise import explain, graphs, models
 from edgewise.app.explain import save_pruned
+from edgewise.interop import huggingface
 from edgewise.layers import MultiHeadAttention
 from tests.errors import case, refused
 from tests.explain import small_runs
@@ -428,7 +429,7 @@ def test_their_models_are_pruned(name: str, implementation: str, tmp_path: Path)
     assert largest(model(ids)[0], masked) < 1e-6 * float(masked.detach().abs().max())
     assert explain.layers_with_heads(model)[first] == [0, 1]
     model.save_pretrained(tmp_path)
-    loaded = explain.load_pruned(type(model), tmp_path)
+    loaded = huggingface.load_pruned(type(model), tmp_path)
     assert largest(loaded(ids)[0], model(ids)[0]) < 1e-5
     loss = model(ids)[0].square().mean()
     loss.backward()  # it can be trained further

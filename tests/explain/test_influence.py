@@ -20,11 +20,12 @@ import networkx
 from edgewise import graphs
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli import main
-from edgewise.app.explain import Influence, centralities, changes, influence, removals
+from edgewise.app.explain import Influence, changes, influence, removals
 from edgewise.app.explain.influence import _changed_norms, _features, _norms
 from edgewise.app.kinds.nodes.data import graph_kept
 from edgewise.app.predict import Predictor
 from edgewise.app.runs import Run
+from edgewise.explain import centralities
 from edgewise.layers import MultiHeadAttention
 
 RunOf = Callable[[str], Run]
@@ -48,7 +49,7 @@ def test_centralities_are_those_of_networkx() -> None:
 
 
 def test_betweenness_of_a_large_graph_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["edgewise.app.explain.influence"], "PATHS", 1000)
+    monkeypatch.setattr(sys.modules["edgewise.explain.centrality"], "MAX_PATH_STEPS", 1000)
     network = networkx.karate_club_graph()
     index = torch.tensor(list(network.edges)).T
     found, notes = centralities(graphs.edges(index, 34))

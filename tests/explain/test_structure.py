@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 pytest.importorskip("scipy")
 pytest.importorskip("sklearn")
-from scipy.sparse.csgraph import minimum_spanning_tree
-from sklearn.metrics import roc_auc_score
+pytest.importorskip("matplotlib")
+import networkx
 
+from benchmarks.structure import Sentence, dependencies, draw_tree, fit, spanning_tree
 from edgewise import graphs
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.explain import Sentence, dependencies, draw_tree, edge_recovery
-from edgewise.app.explain.structure import _fit, _tree, roc_auc
 from edgewise.app.runs import Run
-from edgewise.explain.record import record
+from edgewise.explain import edge_recovery, record
 from edgewise.layers import MultiHeadAttention
 
 
 def test_the_tree_is_the_maximum_spanning_tree() -> None:
     weights = torch.rand(9, 9, dtype=torch.double) + 0.1
     weights = weights + weights.T
-    found = _tree(weights)
-    theirs = minimum_spanning_tree((10 - weights).fill_diagonal_(0).numpy()).tocoo()
-    pairs = zip(theirs.row.tolist(), theirs.col.tolist(), strict=True)
-    assert found == {(min(pair), max(pair)) for pair in pairs}
-    assert _tree(torch.ones(1, 1)) == set()
+    network = networkx.from_numpy_array(weights.numpy())
+    expected = networkx.maximum_spanning_tree(network).edges
+    assert spanning_tree(weights) == {(min(pair), max(pair)) for pair in expected}
+    assert spanning_tree(torch.ones(1, 1)) == set()
 
 
 def test_edges_of_a_sentence_are_undirected() -> None:
     assert Sentence(["a", "b", "c"], [1, -1, 1]).edges() == {(0, 1), (1, 2)}
-
-
-def test_the_area_under_the_curve_is_that_of_scikit_learn() -> None:
-    values = torch.randint(6, (80,)).double()  # with ties
-    positive = torch.rand(80) < 0.3
-    assert roc_auc(values, positive) == pytest.approx(roc_auc_score(positive, values))
 
 
 def test_the_head_that_has_the_edges_gets_the_weight() -> None:
@@ -48,8 +39,8 @@ def test_the_head_that_has_the_edges_gets_the_weight() -> None:
     for first, second in sentence.edges():
         edges[first, second] = edges[second, first] = 1.0
     noise = torch.rand(5, 5)
-    combination = _fit([torch.stack([noise + noise.T, edges])] * 4, [sentence] * 4)
-    assert combination[1] > 3 * combination[0].abs()
+    coefficients = fit([torch.stack([noise + noise.T, edges])] * 4, [sentence] * 4)
+    assert coefficients[1] > 3 * coefficients[0].abs()
 
 
 def test_hidden_edges_are_recovered_from_weights() -> None:
@@ -72,7 +63,6 @@ def test_hidden_edges_are_recovered_from_weights() -> None:
 
 
 def test_a_picture_tells_recovered_edges_from_wrong_ones() -> None:
-    pytest.importorskip("matplotlib")
     from matplotlib.colors import to_hex
 
     sentence = Sentence(["A", "$", "c", "d"], [1, -1, 1, 2])
@@ -86,13 +76,7 @@ def test_a_picture_tells_recovered_edges_from_wrong_ones() -> None:
 def test_dependencies_keep_the_trees(run_of: Callable[[str], Run]) -> None:
     run = run_of("tags")
     sentences = [Sentence("the cat sat on".split(), [1, 2, -1, 2])] * 4  # noqa: SIM905
-    found = dependencies(run, sentences, fitted=2)
-    assert len(found.trees) == found.tested == 2
+    found = dependencies(run, sentences[:2], sentences[2:])
+    assert len(found.trees) == 2
     shared = sum(len(tree & sentences[0].edges()) for tree in found.trees)
     assert found.combined == pytest.approx(shared / 6)
-
-
-def test_other_runs_are_refused() -> None:
-    run = SimpleNamespace(predictor=None, recipe=SimpleNamespace(name="digits"))
-    with pytest.raises(ArgumentError, match="digits"):
-        dependencies(run, [], fitted=1)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import edgewise
 from edgewise import explain, graphs, models
 from edgewise.app.explain import Suggestion, suggest
-from edgewise.app.explain.suggestion import LayerSuggestion, restricted_to
+from edgewise.app.explain.suggestion import LayerSuggestion, RestrictedAttention
 from edgewise.app.kinds import find
 from edgewise.app.runs import with_values
 from edgewise.explain.losses import losses_of
@@ -76,7 +76,7 @@ def test_restricted_layers_attend_to_the_pattern(
     pattern = graphs.window(1) | graphs.hubs([0, -1])
     graph = graphs.batch([base.bind(n) for n in sizes])
     both = graphs.batch([(base & pattern).bind(n) for n in sizes])
-    with restricted_to(layer, {"MultiHeadAttention": pattern}):
+    with RestrictedAttention({"MultiHeadAttention": pattern}).watching(layer):
         found = layer(x, graph)
     torch.testing.assert_close(found, layer(x, both))
     assert not torch.equal(found, layer(x, graph))
@@ -95,7 +95,7 @@ def test_terms_of_edges_keep_their_edges() -> None:
     }
     order = {pair: e for e, pair in enumerate(zip(*graph.edge_index.tolist(), strict=True))}
     kept = [order[pair] for pair in zip(*small.edge_index.tolist(), strict=True)]
-    with restricted_to(layer, {"MultiHeadAttention": pattern}):
+    with RestrictedAttention({"MultiHeadAttention": pattern}).watching(layer):
         found = layer(x, graph, **terms)
     expected = layer(x, small, **{name: term[kept] for name, term in terms.items()})
     torch.testing.assert_close(found, expected)

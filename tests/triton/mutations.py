@@ -56,8 +56,8 @@ MUTATIONS = (
     # ---- masks and bounds ----
     Mutation(
         "mask: a tile's places beyond the row's last are read",
-        "live = place < end[:, None]",
-        "live = place <= end[:, None]",
+        "live = position < end[:, None]",
+        "live = position <= end[:, None]",
         call("plain"),
     ),
     Mutation(
@@ -74,8 +74,8 @@ MUTATIONS = (
     ),
     Mutation(
         "mask: programs of rows that are none write",
-        "mine = known[:, None, None] & inside[None]",
-        "mine = (known | True)[:, None, None] & inside[None]",
+        "valid = exists[:, None, None] & inside[None]",
+        "valid = (exists | True)[:, None, None] & inside[None]",
         call("plain"),
     ),
     Mutation(
@@ -93,8 +93,8 @@ MUTATIONS = (
     ),
     Mutation(
         "bound: a program of the projection's gradient sums beyond the edges",
-        "& (place < edges)",
-        "& (place <= edges)",
+        "& (position < edges)",
+        "& (position <= edges)",
         call("tanh, projected, gain"),
     ),
     # ---- the merging of pieces ----
@@ -106,19 +106,19 @@ MUTATIONS = (
     ),
     Mutation(
         "merge: what was summed before is not rescaled",
-        "result = result * before[:, None] + x * by[:, None]",
-        "result = result + x * by[:, None]",
+        "result = result * rescale[:, None] + x * piece_scale[:, None]",
+        "result = result + x * piece_scale[:, None]",
         ("test_every_piece_may_have_a_greater_score_than_those_before[plain]",),
     ),
     Mutation(
         "merge: nor is what was summed of the edges' features",
-        "result_f = result_f * before[:, None] + x * by[:, None]",
-        "result_f = result_f + x * by[:, None]",
+        "result_f = result_f * rescale[:, None] + x * piece_scale[:, None]",
+        "result_f = result_f + x * piece_scale[:, None]",
         ("test_every_piece_may_have_a_greater_score_than_those_before[projected values]",),
     ),
     Mutation(
         "merge: a piece that reads nothing has a greatest score",
-        "greater = tl.where(total == 0, shift, tl.where(more == 0, most, tl.maximum(most, shift)))",
+        "greater = tl.where(total == 0, shift, tl.where(piece_total == 0, most, both))",
         "greater = tl.where(total == 0, shift, tl.maximum(most, shift))",
         ("test_a_piece_that_may_read_nothing",),
     ),
@@ -162,19 +162,19 @@ MUTATIONS = (
     ),
     Mutation(
         "dropout: the gradient of scores does not see it, over rows",
-        "                dw *= kept\n                w = p * kept",
-        "                w = p * kept",
+        "                dw *= drop_mask\n                w = p * drop_mask",
+        "                w = p * drop_mask",
         call("dropout"),
     ),
     Mutation(
         "dropout: the gradient of scores does not see it, over columns",
-        "                if DROPOUT:\n                    dw *= kept",
+        "                if DROPOUT:\n                    dw *= drop_mask",
         "                if DROPOUT:\n                    dw *= 1",
         call("dropout"),
     ),
     Mutation(
         "dropout: the gradient of values does not see it",
-        "            if DROPOUT:\n                w *= kept",
+        "            if DROPOUT:\n                w *= drop_mask",
         "            if DROPOUT:\n                w *= 1",
         call("dropout"),
     ),
@@ -206,8 +206,8 @@ MUTATIONS = (
     ),
     Mutation(
         "gradient: keys, without the average of the weights' gradients",
-        "ds = tl.where(mine, w * (dw - mean), 0.0)",
-        "ds = tl.where(mine, w * dw, 0.0)",
+        "ds = tl.where(valid, w * (dw - mean), 0.0)",
+        "ds = tl.where(valid, w * dw, 0.0)",
         call("plain"),
     ),
     Mutation(
@@ -224,8 +224,8 @@ MUTATIONS = (
     ),
     Mutation(
         "gradient: bias",
-        "tl.store(grad_bias + edge_at, ds, mask=mine)",
-        "tl.store(grad_bias + edge_at, p, mask=mine)",
+        "tl.store(grad_bias + edge_at, ds, mask=valid)",
+        "tl.store(grad_bias + edge_at, p, mask=valid)",
         call("bias"),
     ),
     Mutation(
@@ -244,8 +244,8 @@ MUTATIONS = (
     ),
     Mutation(
         "gradient: gain",
-        "tl.store(grad_gain + edge_at, ds * raw, mask=mine)",
-        "tl.store(grad_gain + edge_at, ds, mask=mine)",
+        "tl.store(grad_gain + edge_at, ds * raw, mask=valid)",
+        "tl.store(grad_gain + edge_at, ds, mask=valid)",
         call("gain"),
     ),
     Mutation(
@@ -391,27 +391,27 @@ MUTATIONS = (
     ),
     Mutation(
         "ties: each takes the whole gradient",
-        "share = (grad / ties).masked_fill(ties == 0, 0.0)",
-        "share = grad.masked_fill(ties == 0, 0.0)",
+        "tie_grad = (grad / ties).masked_fill(ties == 0, 0.0)",
+        "tie_grad = grad.masked_fill(ties == 0, 0.0)",
         ("test_aggregation_of_ties_in_lower_precision[max-torch.float32]",),
         "aggregate.py",
     ),
     Mutation(
         "gradient: weights of an extreme, of edges that do not reach it",
-        "part = tl.where(reached, part, 0.0)",
-        "part = part",
+        "product = tl.where(reached, product, 0.0)",
+        "product = product",
         ("test_every_aggregation[max-head]",),
     ),
     Mutation(
         "gradient: values of an extreme, without the weight",
-        "tl.where(_reaches(w * x[:, None], extreme, ACC), w * share, 0.0)",
-        "tl.where(_reaches(w * x[:, None], extreme, ACC), share, 0.0)",
+        "tl.where(_reaches(w * x[:, None], extreme, ACC), w * tied, 0.0)",
+        "tl.where(_reaches(w * x[:, None], extreme, ACC), tied, 0.0)",
         ("test_every_aggregation[max-head]",),
     ),
     Mutation(
         "gradient: weights of a sum keep the last part of a wide head alone",
-        "result += tl.sum(part, axis=3)",
-        "result = tl.sum(part, axis=3)",
+        "result += tl.sum(product, axis=3)",
+        "result = tl.sum(product, axis=3)",
         ("test_every_aggregation[sum-head]",),
     ),
 )

@@ -19,11 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import edgewise as ew
 from edgewise import graphs
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import _parts, _with_lse
+from edgewise.attention.attend import _split, _with_lse
 from edgewise.attention.checks import checked_call
 from edgewise.engines import ENGINES, triton_rows
 from edgewise.engines.layouts import layout_of
 from edgewise.engines.merge import merge_attention
+from edgewise.engines.plan import Choice
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.triton_rows.launch import recorded
 from edgewise.engines.triton_rows.layout import TritonLayout, TritonSide, sort_edges
@@ -223,9 +224,11 @@ def test_parts_of_a_union_drop_what_the_whole_drops() -> None:
     call, graph = checked_call(*nodes, union, dropout=0.5)
     layout = layout_of(graph, RowsLayout)
     whole = ENGINES["rows"].attend(call, layout)
-    parts = list(_parts(call, graph))
+    parts = list(_split(call, graph))
     assert len(parts) > 1
-    merged, _ = merge_attention([_with_lse(piece, part, "rows") for piece, part in parts])
+    merged, _ = merge_attention(
+        [_with_lse(piece, part, Choice("rows", 0.0)) for piece, part in parts]
+    )
     torch.testing.assert_close(merged, whole, rtol=1e-5, atol=1e-6)
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
+from scipy import ndimage
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.train import Candidate, Recipe, Splits, Writer, WritingBatch
 
 NEIGHBOURS = (1, 3, 5)
@@ -25,10 +28,6 @@ Training = Callable[[], tuple[np.ndarray, list[str]]]
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield nearest neighbours and randomised trees with each setting."""
-    require("sklearn", extra="train", purpose="nearest neighbours and randomised trees")
-    from sklearn.ensemble import ExtraTreesClassifier
-    from sklearn.neighbors import KNeighborsClassifier
-
     read = cache(partial(_training, recipe, splits))
     for count in NEIGHBOURS:
         fit = partial(_fitted, read, KNeighborsClassifier(count))
@@ -45,8 +44,6 @@ def digits_of(images: Tensor) -> tuple[np.ndarray, np.ndarray]:
     Args:
         images: rows of squares, ``[B, 1, H, P · H]``.
     """
-    from scipy import ndimage
-
     side = images.shape[2]
     squares = images[:, 0].unfold(2, side, side).transpose(1, 2).numpy()  # [B, P, H, H]
     there = squares.any(axis=(2, 3))
@@ -67,9 +64,9 @@ def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, list[str]]:
         digits, counts = digits_of(batch.inputs[0])
         words = [text.split() for text in batch.references]
         # With a large jitter, a digit can be shifted out of its square. Leave out these images.
-        whole = counts == [len(each) for each in words]
-        pixels.append(digits[whole.repeat(counts)])
-        names += [word for each, kept in zip(words, whole, strict=True) if kept for word in each]
+        is_complete_row = counts == list(map(len, words))
+        pixels.append(digits[is_complete_row.repeat(counts)])
+        names += chain.from_iterable(compress(words, is_complete_row))
     return np.concatenate(pixels), names
 
 
@@ -78,7 +75,7 @@ def _fitted(read: Training, model: Any) -> Writer:
 
     def write(batch: WritingBatch) -> list[str]:
         pixels, counts = digits_of(batch.inputs[0])
-        parts = np.split(model.predict(pixels), np.cumsum(counts)[:-1])
-        return [" ".join(part) for part in parts]
+        names_by_image = np.split(model.predict(pixels), np.cumsum(counts)[:-1])
+        return [" ".join(names) for names in names_by_image]
 
     return Writer(write)

@@ -13,9 +13,12 @@ from functools import cache, partial
 
 import numpy as np
 import torch
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise._utils.ragged import starts
 from edgewise.app.train import Batch, Candidate, Recipe, Split, Splits
 from edgewise.app.train.baseline import batches_of, fit_classifier
@@ -27,12 +30,6 @@ HIDDEN, EPOCHS, PENALTIES = 1024, 15, (0.1, 0.3, 1.0)
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield trees with each number of features per split, and a perceptron with each penalty."""
-    require("sklearn", extra="train", purpose="randomised trees and a perceptron")
-    from sklearn.ensemble import ExtraTreesClassifier
-    from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, StandardScaler
-
     read, count = cache(partial(_training, recipe, splits)), splits.model_arguments["out_width"]
     for features in FEATURES:
         trees = ExtraTreesClassifier(TREES, max_features=features, random_state=0)
@@ -57,8 +54,7 @@ def described(batch: Batch) -> Tensor:
 
 
 def _features(batch: Batch) -> np.ndarray:
-    found: np.ndarray = described(batch).numpy()
-    return found
+    return np.asarray(described(batch))
 
 
 def _read(split: Split) -> tuple[np.ndarray, np.ndarray]:
@@ -72,6 +68,6 @@ def _training(recipe: Recipe, splits: Splits) -> tuple[np.ndarray, np.ndarray]:
     varied = recipe.data.load().train
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
-        parts = [_read(splits.train), *(_read(varied) for _ in range(VARIED))]
-    x, y = (np.concatenate(of) for of in zip(*parts, strict=True))
+        copies = [_read(splits.train), *(_read(varied) for _ in range(VARIED))]
+    x, y = (np.concatenate(of) for of in zip(*copies, strict=True))
     return x, y

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 
-from edgewise._utils.errors import require
 from edgewise.app.train import Batch, Candidate, Recipe, Splits
 from edgewise.app.train.baseline import batches_of, fit_classifier
 
@@ -22,9 +23,6 @@ STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # Settings: C, the inverse of the penalty on 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield logistic regression with each strength of the penalty."""
-    require("sklearn", extra="train", purpose="logistic regression")
-    from sklearn.linear_model import LogisticRegression
-
     read, count = cache(partial(_training, splits)), splits.model_arguments["out_width"]
     for strength in STRENGTHS:
         model = LogisticRegression(C=strength, max_iter=300)
@@ -34,8 +32,6 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 def described(batch: Batch) -> Any:
     """Return the features ``[M, 2 · hashed + 2]`` of the words with targets, a SciPy matrix."""
-    from scipy import sparse
-
     assert batch.select is not None
     x, graph = batch.inputs
     word, head = graph.edge_index.numpy()  # A head attends to its dependents.
@@ -47,8 +43,6 @@ def described(batch: Batch) -> Any:
 
 
 def _training(splits: Splits) -> tuple[Any, np.ndarray]:
-    from scipy import sparse
-
     batches = list(batches_of(splits.train))
     target = torch.cat([batch.target for batch in batches]).numpy()
     return sparse.vstack([described(batch) for batch in batches]), target

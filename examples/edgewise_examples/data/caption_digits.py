@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.images.data import ImageData, bright_on_dark, pixels
 from edgewise.app.kinds.images.digits import MNIST_SIDE as SIDE
@@ -46,6 +46,8 @@ class CaptionDigits(ImageData):
         batch_size: number of images per batch.
     """
 
+    section = "Sequences"
+
     places: int = 4
     least: int = 2
     jitter: int = 2
@@ -63,7 +65,7 @@ class CaptionDigits(ImageData):
 
     def __post_init__(self) -> None:
         for name, least in (("count", 1), ("tested", 1), ("batch_size", 1), ("jitter", 0)):
-            check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
+            check_range(f"data.{name}", getattr(self, name), "choose a larger number", least=least)
         if not 1 <= self.least <= self.places:
             raise ArgumentError(
                 "data.least, data.places",
@@ -75,10 +77,10 @@ class CaptionDigits(ImageData):
     def load(self) -> Splits:
         images, labels = read_mnist("train")
         test_images, test_labels = read_mnist("test")
-        kept = len(images) - len(images) // 12
-        train = LabelledDigits(images[:kept], labels[:kept])
+        num_train = len(images) - len(images) // 12
+        train = LabelledDigits(images[:num_train], labels[:num_train])
         val, test = (
-            LabelledDigits(images[kept:], labels[kept:]),
+            LabelledDigits(images[num_train:], labels[num_train:]),
             LabelledDigits(test_images, test_labels),
         )
         sizes = {
@@ -125,9 +127,9 @@ class CaptionDigits(ImageData):
     def _made(self, digits: LabelledDigits, plan: Plan) -> Batch:
         padded = F.pad(digits.images[plan.which], [self.jitter] * 4)
         down, right = plan.moved[..., None] + torch.arange(SIDE)
-        row, place = torch.meshgrid(*map(torch.arange, plan.which.shape), indexing="ij")
+        row, square = torch.meshgrid(*map(torch.arange, plan.which.shape), indexing="ij")
         moved = padded[
-            row[..., None, None], place[..., None, None], down[..., None], right[..., None, :]
+            row[..., None, None], square[..., None, None], down[..., None], right[..., None, :]
         ]
         squares = moved * plan.there[..., None, None] / 255
         images = squares.transpose(1, 2).flatten(2)[:, None]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled
 from edgewise.app.train import PackedGraphs, Splits
 from edgewise.app.train.folds import Folds
@@ -48,8 +48,8 @@ class CSL(GraphData):
 
     def __post_init__(self) -> None:
         self._folds()
-        check_least("data.copies", self.copies, 1, "choose for example 15")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 15")
+        check_range("data.copies", self.copies, "choose for example 15", least=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 15", least=1)
 
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)
@@ -61,7 +61,7 @@ class CSL(GraphData):
         nodes = [torch.ones(NODES, 1)] * len(y)
         graphs = PackedGraphs.of(nodes, edges, [torch.empty(4 * NODES, 0)] * len(y))
         codes, index = PrecomputedEncodings(graphs), self._folds().split("stratified", y.tolist())
-        train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
+        train, val, test = (labelled(codes, index[split], y) for split in ("train", "val", "test"))
         sizes = {"in_width": 1, "out_width": len(SKIPS)}
         preprocessing = kept_form([f"skip {skip}" for skip in SKIPS])
         return Splits(

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train import Batch, Data, Splits
 from edgewise.graphs import Graph, batch, edges
@@ -45,6 +45,8 @@ class DictionaryLookup(Data):
         batch_size: number of dictionaries per batch.
     """
 
+    section = "Synthetic graphs"
+
     size: int = 10
     count: int = 4000
     tested: int = 500
@@ -55,7 +57,9 @@ class DictionaryLookup(Data):
 
     def __post_init__(self) -> None:
         for name in ("size", "count", "tested", "batch_size"):
-            check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+            check_range(
+                f"data.{name}", getattr(self, name), "choose a larger number", least=1, integer=True
+            )
 
     def load(self) -> Splits:
         return drawn_splits(
@@ -103,5 +107,6 @@ class DictionaryLookup(Data):
 def packed_dictionaries(size: int, count: int) -> tuple[Graph, Tensor]:
     """Return the graph of ``count`` dictionaries and the indices of their query nodes."""
     pairs = torch.cartesian_prod(torch.arange(size), torch.arange(size, 2 * size)).T
-    one = edges(pairs, 2 * size)
-    return batch([one] * count), torch.arange(2 * size * count).view(count, -1)[:, size:].flatten()
+    dictionary = edges(pairs, 2 * size)
+    nodes = torch.arange(2 * size * count).view(count, -1)
+    return batch([dictionary] * count), nodes[:, size:].flatten()

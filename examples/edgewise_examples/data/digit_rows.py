@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_least, check_shares
+from edgewise._utils.arguments import check_range, check_shares
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.images.data import ImageData, bright_on_dark, pixels
-from edgewise.app.kinds.images.digits import CLASSES, SIDE, Part, read_digits
+from edgewise.app.kinds.images.digits import CLASSES, SIDE, LabelledDigits, read_digits
 from edgewise.app.train import Batch, Split, Splits
 from edgewise.app.train.sampled import SampledSplit
 
@@ -53,7 +53,7 @@ class DigitRows(ImageData):
 
     def __post_init__(self) -> None:
         for name in ("places", "count", "tested", "batch_size"):
-            check_least(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+            check_range(f"data.{name}", getattr(self, name), "choose a larger number", least=1)
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
         if not 0 <= self.asked < self.places:
@@ -70,9 +70,9 @@ class DigitRows(ImageData):
         def draw(index: Tensor, generator: Generator) -> Batch:
             return self._row(train, self._drawn(len(index), train, generator))
 
-        def fixed(part: Part, seed: int) -> Split:
-            drawn = self._drawn(self.tested, part, Generator().manual_seed(seed))
-            return Split(self.tested, lambda index: self._row(part, drawn[index]))
+        def fixed(digits: LabelledDigits, seed: int) -> Split:
+            drawn = self._drawn(self.tested, digits, Generator().manual_seed(seed))
+            return Split(self.tested, lambda index: self._row(digits, drawn[index]))
 
         return Splits(
             {"image_size": (SIDE, SIDE * self.places), "channels": 1, "out_width": CLASSES},
@@ -86,10 +86,10 @@ class DigitRows(ImageData):
     def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:  # noqa: ARG002
         return bright_on_dark(pixels(image, SIDE, SIDE * self.places, color=False) / 255)
 
-    def _drawn(self, rows: int, part: Part, generator: Generator) -> Tensor:
+    def _drawn(self, rows: int, digits: LabelledDigits, generator: Generator) -> Tensor:
         """Return the indices ``[rows, places]`` of random digits for each row."""
-        return torch.randint(len(part.labels), (rows, self.places), generator=generator)
+        return torch.randint(len(digits.labels), (rows, self.places), generator=generator)
 
-    def _row(self, part: Part, which: Tensor) -> Batch:
-        images = part.images[which, 0].transpose(1, 2).flatten(2)[:, None]
-        return Batch((images,), part.labels[which[:, self.asked]])
+    def _row(self, digits: LabelledDigits, which: Tensor) -> Batch:
+        images = digits.images[which, 0].transpose(1, 2).flatten(2)[:, None]
+        return Batch((images,), digits.labels[which[:, self.asked]])

@@ -14,7 +14,7 @@ from edgewise.app.train.sampled import SampledSplit
 def drawn_splits(
     sizes: Mapping[str, Any],
     draw: Callable[[int, Generator], tuple[Tensor, ...]],
-    made: Callable[..., Batch],
+    make_batch: Callable[..., Batch],
     *,
     count: int,
     tested: int,
@@ -27,7 +27,7 @@ def drawn_splits(
         sizes: arguments of the model that depend on the data, such as ``in_width``.
         draw: function ``(number, generator)`` that returns random examples as tensors, with one row
             per example.
-        made: function that makes a batch of such tensors.
+        make_batch: function that makes a batch of such tensors.
         count: number of training examples per epoch.
         tested: number of validation examples, and of test examples.
         split_seed: random seed of the validation and test examples.
@@ -35,13 +35,13 @@ def drawn_splits(
     """
 
     def fixed(seed: int) -> Split:
-        parts = draw(tested, Generator().manual_seed(seed))
-        return Split(tested, lambda index: made(*(part[index] for part in parts)))
+        columns = draw(tested, Generator().manual_seed(seed))
+        return Split(tested, lambda index: make_batch(*(column[index] for column in columns)))
 
     return Splits(
         dict(sizes),
         SampledSplit.of(
-            lambda index, generator: made(*draw(len(index), generator)), count, batch_size
+            lambda index, generator: make_batch(*draw(len(index), generator)), count, batch_size
         ),
         fixed(2 * split_seed + 1),
         fixed(2 * split_seed + 2),

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise.app.train import Batch, Data, Splits
 from edgewise.layers import Tokens
 from edgewise_examples.data.drawn_splits import drawn_splits
@@ -30,6 +30,8 @@ class DrawnTexts(Data):
         batch_size: number of texts per batch.
     """
 
+    section = "Sequences"
+
     length: int
     symbols: int
     count: int = 3200
@@ -41,7 +43,9 @@ class DrawnTexts(Data):
 
     def __post_init__(self) -> None:
         for name in ("symbols", "count", "tested", "batch_size"):
-            check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+            check_range(
+                f"data.{name}", getattr(self, name), "choose a larger number", least=1, integer=True
+            )
 
     @property
     @abstractmethod
@@ -56,11 +60,11 @@ class DrawnTexts(Data):
         """
 
     @abstractmethod
-    def asked(self, given: list[int]) -> tuple[Tensor, int]:
+    def asked(self, text: list[int]) -> tuple[Tensor, int]:
         """Return the prompt ``[T]`` for a user's input, and the number of tokens to generate.
 
         Args:
-            given: tokens that the user has typed.
+            text: tokens that the user has typed.
 
         Raises:
             ArgumentError: a token is unknown, or the number of tokens is wrong.
@@ -68,8 +72,8 @@ class DrawnTexts(Data):
 
     def load(self) -> Splits:
         def rows(count: int, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-            texts, places, found = self.draw(count, generator)
-            return texts, places.expand(count, -1), found
+            texts, positions, targets = self.draw(count, generator)
+            return texts, positions.expand(count, -1), targets
 
         return drawn_splits(
             {"vocab_size": self.vocabulary, "longest_text": self.length},
@@ -81,6 +85,6 @@ class DrawnTexts(Data):
             batch_size=self.batch_size,
         )
 
-    def _batch(self, texts: Tensor, places: Tensor, found: Tensor) -> Batch:
+    def _batch(self, texts: Tensor, positions: Tensor, targets: Tensor) -> Batch:
         rows = torch.arange(len(texts))[:, None] * self.length
-        return Batch((Tokens(texts), (rows + places).flatten()), found.flatten())
+        return Batch((Tokens(texts), (rows + positions).flatten()), targets.flatten())

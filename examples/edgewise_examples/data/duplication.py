@@ -46,14 +46,14 @@ class Duplication(DrawnTexts):
         texts = torch.cat([once, once], 1)
         return texts, torch.arange(half, self.length - 1), word
 
-    def asked(self, given: list[int]) -> tuple[Tensor, int]:
+    def asked(self, text: list[int]) -> tuple[Tensor, int]:
         """Return the prompt ``0 w 0`` and the length of w, where w are the given tokens."""
         count = self.length // 2 - 1
-        if len(given) != count or not all(1 <= token <= self.symbols for token in given):
+        if len(text) != count or not all(1 <= token <= self.symbols for token in text):
             raise ArgumentError(
                 "input",
                 expected=f"{count} numbers from 1 to {self.symbols}, the text to repeat",
-                got=f"{len(given)} numbers from {min(given)} to {max(given)}",
+                got=f"{len(text)} numbers from {min(text)} to {max(text)}",
                 remedy="write as many numbers as the texts in training have, in this range",
             )
-        return torch.tensor([0, *given, 0]), count
+        return torch.tensor([0, *text, 0]), count

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_least
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import boundaries, ranges, segment_index
 from edgewise.app.kinds.tags.conllu import read_conllu
@@ -49,6 +49,8 @@ class EWTTrees(Data):
         train_rows: number of training sentences, from the start of the file; 0 for all 12,544.
     """
 
+    section = "Sequences"
+
     label: Label = "deprel"
     links: Links = "tree"
     hashed: int = 2048
@@ -60,23 +62,23 @@ class EWTTrees(Data):
     def __post_init__(self) -> None:
         check_choice("data.label", self.label, get_args(Label))
         check_choice("data.links", self.links, get_args(Links))
-        check_least("data.hashed", self.hashed, 1, "choose for example 2048")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 32")
-        check_least("data.train_rows", self.train_rows, 0, "choose 0 for all")
+        check_range("data.hashed", self.hashed, "choose for example 2048", least=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 32", least=1)
+        check_range("data.train_rows", self.train_rows, "choose 0 for all", least=0)
 
     def load(self) -> Splits:
         sentences, counts = [], []
-        for part, (file, text) in ewt_texts().items():
+        for split, (file, text) in ewt_texts().items():
             labels, heads = (read_conllu(text, file, column) for column in (self.label, "head"))
-            few = self.train_rows if part == "train" else 0
-            read = list(zip(labels, heads, strict=True))[: few or None]
-            sentences += [sentence(*one, self.links, file) for one in read]
+            num_rows = self.train_rows if split == "train" else 0
+            read = list(zip(labels, heads, strict=True))[: num_rows or None]
+            sentences += [sentence(*tree, self.links, file) for tree in read]
             counts.append(len(read))
         index = torch.arange(len(sentences)).split(counts)
-        labels_of = [[label.partition(":")[0] for label in one.labels] for one in sentences]
+        labels_of = [[label.partition(":")[0] for label in tree.labels] for tree in sentences]
         names = sorted({label for i in index[0].tolist() for label in labels_of[i]})
-        number = {name: place for place, name in enumerate(names)}
-        y = torch.tensor([number.get(label, UNLABELLED) for one in labels_of for label in one])
+        number = {name: i for i, name in enumerate(names)}
+        y = torch.tensor([number.get(label, UNLABELLED) for tree in labels_of for label in tree])
 
         graphs, pieces = forest(sentences, self.hashed)
         codes = PrecomputedEncodings(graphs)
@@ -147,9 +149,9 @@ class Pieces(NamedTuple):
 
     def of(self, words: Tensor) -> Tensor:
         """Return how often each hash bucket occurs in each of n words, ``[n, hashed]``."""
-        many = self.start.diff()[words]
-        numbers = self.numbers[ranges(self.start[words], many)]
-        row = segment_index(many, len(numbers))
+        sizes = self.start.diff()[words]
+        numbers = self.numbers[ranges(self.start[words], sizes)]
+        row = segment_index(sizes, len(numbers))
         return torch.zeros(len(words), self.hashed).index_put_(
             (row, numbers), torch.ones(1), accumulate=True
         )
@@ -160,12 +162,14 @@ def forest(sentences: Sequence[Sentence], hashed: int) -> tuple[PackedGraphs, Pi
 
     The only node feature of a tree is the index of the word among all words.
     """
-    words = [word for one in sentences for word in one.words]
+    words = [word for tree in sentences for word in tree.words]
     pieces = [[zlib.crc32(p.encode()) % hashed for p in pieces_of(w)] for w in words]
-    edges = [one.edges for one in sentences]
-    places = torch.arange(len(words)).split([len(one.words) for one in sentences])
+    edges = [tree.edges for tree in sentences]
+    word_indices = torch.arange(len(words)).split([len(tree.words) for tree in sentences])
     graphs = PackedGraphs.of(
-        [place[:, None] for place in places], edges, [torch.empty(e.shape[1], 0) for e in edges]
+        [indices[:, None] for indices in word_indices],
+        edges,
+        [torch.empty(e.shape[1], 0) for e in edges],
     )
     numbers = torch.tensor([number for word in pieces for number in word])
     return graphs, Pieces(numbers, boundaries(torch.tensor([len(w) for w in pieces])), hashed)
@@ -179,9 +183,9 @@ def _part(codes: PrecomputedEncodings, which: Tensor, pieces: Pieces, y: Tensor)
             "batch": members_in_order(codes.graphs, which[index]),
             **codes.take(which[index]),
         }
-        known = y[words] != UNLABELLED
-        select = known.nonzero()[:, 0]
-        return Batch((pieces.of(words), graph), y[words][known], select, keywords)
+        is_labelled = y[words] != UNLABELLED
+        select = is_labelled.nonzero()[:, 0]
+        return Batch((pieces.of(words), graph), y[words][is_labelled], select, keywords)
 
     return Split(len(which), make)
 

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train import Batch, Data, Splits
 from edgewise.graphs import Graph, batch, membership, tree
@@ -48,6 +48,8 @@ class NeighborsMatch(Data):
         batch_size: number of trees per batch.
     """
 
+    section = "Synthetic graphs"
+
     depth: int = 4
     symbols: int = 0
     count: int = 16000
@@ -59,7 +61,9 @@ class NeighborsMatch(Data):
 
     def __post_init__(self) -> None:
         for name in ("depth", "count", "tested", "batch_size"):
-            check_count(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+            check_range(
+                f"data.{name}", getattr(self, name), "choose a larger number", least=1, integer=True
+            )
         if self.symbols and self.symbols < self.leaves:
             raise ArgumentError(
                 "data.symbols",
@@ -97,16 +101,16 @@ class NeighborsMatch(Data):
         values = torch.rand(trees, self.classes, generator=generator).argsort(1)
         return values[:, : self.leaves], torch.randint(self.leaves, (trees,), generator=generator)
 
-    def asked(self, given: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def asked(self, values_and_key: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the values of the leaves and the key of the root as tensors, for a user's input.
 
         Args:
-            given: the values of the leaves, then the key of the root.
+            values_and_key: the values of the leaves, then the key of the root.
 
         Raises:
             ArgumentError: values are missing, repeated or too large, or no leaf has the key.
         """
-        *values, key = given
+        *values, key = values_and_key
         keys = range(self.leaves)
         different = len(values) == len(set(values)) == self.leaves
         if not different or not set(values) <= set(range(self.classes)) or key not in keys:
@@ -114,7 +118,7 @@ class NeighborsMatch(Data):
                 "input",
                 expected=f"the values of {self.leaves} leaves, numbers from 0 to "
                 f"{self.classes - 1}, each once, in any order, and then the key of the root",
-                got=" ".join(map(str, given))[:60],
+                got=" ".join(map(str, values_and_key))[:60],
                 remedy=f"write for example {' '.join(map(str, [*reversed(keys), 0]))}",
             )
         return torch.tensor(values), torch.tensor(key)
@@ -141,5 +145,5 @@ class NeighborsMatch(Data):
 def packed_trees(depth: int, count: int) -> tuple[Graph, Graph]:
     """Return ``count`` binary trees as one graph, and the graph for pooling each tree."""
     nodes = 2 ** (depth + 1) - 1
-    one = tree([(node - 1) // 2 for node in range(nodes)], reads="children").bind(nodes)
-    return batch([one] * count), membership([nodes] * count)
+    single_tree = tree([(node - 1) // 2 for node in range(nodes)], reads="children").bind(nodes)
+    return batch([single_tree] * count), membership([nodes] * count)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_least, check_share
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import segment_index, starts
 from edgewise.app.files.files import find_raw, not_published, unreadable
@@ -80,9 +80,9 @@ class QuickDraw(Data):
 
     def __post_init__(self) -> None:
         check_choice("data.joined", self.joined, get_args(Joined))
-        check_least("data.categories", self.categories, 2, "choose 344 for all")
-        check_share("data.warp", self.warp, "choose for example 0.1")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_range("data.categories", self.categories, "choose 344 for all", least=2)
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
 
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))
@@ -95,7 +95,7 @@ class QuickDraw(Data):
                 got=str(self.categories),
                 remedy="choose fewer categories",
             )
-        drawings = [one for one in _drawings(raw / FILES[0]) if one[0] in names]
+        drawings = [drawing for drawing in _drawings(raw / FILES[0]) if drawing[0] in names]
         graphs = packed([strokes for _, strokes in drawings], self.joined, self.order)
         y = torch.tensor([names.index(name) for name, _ in drawings])
         # This is the index of each sketch within its category, in the order of the file.
@@ -119,9 +119,9 @@ class QuickDraw(Data):
         if self.flip:
             maps[:, 0] *= torch.where(torch.rand(len(sizes)) < 0.5, -1.0, 1.0)[:, None]
         maps = maps[segment_index(sizes)]
-        place = (maps[:, :, :2] @ x[:, :PLACE, None])[:, :, 0]
-        place = place + maps[:, :, 2] / 2  # Halve the shift: coordinates are from -1/2 to 1/2.
-        return torch.cat([place, x[:, PLACE:]], dim=1)
+        xy = (maps[:, :, :2] @ x[:, :PLACE, None])[:, :, 0]
+        xy = xy + maps[:, :, 2] / 2  # Halve the shift: coordinates are from -1/2 to 1/2.
+        return torch.cat([xy, x[:, PLACE:]], dim=1)
 
     def _part(
         self,
@@ -139,8 +139,8 @@ class QuickDraw(Data):
 
 def packed(drawings: Sequence[Sequence[Stroke]], joined: Joined, order: bool) -> PackedGraphs:
     """Return the graphs of all drawings in one object; see :func:`sketch` for one drawing."""
-    made = [sketch(strokes, joined, order) for strokes in drawings]
-    return PackedGraphs.of(*map(list, zip(*made, strict=True)))
+    sketches = [sketch(strokes, joined, order) for strokes in drawings]
+    return PackedGraphs.of(*map(list, zip(*sketches, strict=True)))
 
 
 def inputs(
@@ -165,9 +165,9 @@ def inputs(
         x = vary(x, points)
     if joined == "strokes":
         x, sizes = strokes_of(x, points)
-        place = which.unique(return_inverse=True)[1]  # A repeated drawing has its nodes once.
+        position = which.unique(return_inverse=True)[1]  # A repeated drawing has its nodes once.
         start = starts(sizes)
-        members = Intervals(start[place], (start + sizes)[place], len(x))
+        members = Intervals(start[position], (start + sizes)[position], len(x))
         return x, batch(complete(), sizes), {"batch": members}
     if joined == "complete":  # This graph is made of intervals, so it needs no memory per pair.
         return x, batch(complete(), points), {"batch": members}
@@ -186,15 +186,15 @@ def strokes_of(x: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     """
     drawing, begins = segment_index(points, len(x)), x[:, PLACE] > 0
     strokes = torch.bincount(drawing[begins], minlength=len(points))
-    whole = starts(strokes + 1)
+    first_node = starts(strokes + 1)
     # The node index increases by one where a stroke begins, and where a drawing begins.
     stroke = begins.cumsum(0) + drawing
     count = len(points) + int(strokes.sum())
     lines = ink(x, points)
-    found = torch.zeros(count, INK).index_add(0, stroke, lines)
-    found = found.index_add(0, whole[drawing], lines).sqrt()
-    mark = torch.zeros(count, 1).index_fill(0, whole, 1.0)
-    return torch.cat([found, mark], dim=1), strokes + 1
+    histogram = torch.zeros(count, INK).index_add(0, stroke, lines)
+    histogram = histogram.index_add(0, first_node[drawing], lines).sqrt()
+    mark = torch.zeros(count, 1).index_fill(0, first_node, 1.0)
+    return torch.cat([histogram, mark], dim=1), strokes + 1
 
 
 def ink(x: Tensor, points: Tensor) -> Tensor:
@@ -204,24 +204,24 @@ def ink(x: Tensor, points: Tensor) -> Tensor:
     interpolation between neighbouring cells and directions. The arguments are those of
     :func:`strokes_of`.
     """
-    place, ends = x[:, :PLACE], x[:, PLACE + 1].clone()
+    xy, ends = x[:, :PLACE], x[:, PLACE + 1].clone()
     ends[points.cumsum(0) - 1] = 1  # If a drawing is truncated, its last stroke ends here, too.
-    step = place.diff(dim=0, append=place[-1:]) * (1 - ends[:, None])
+    step = xy.diff(dim=0, append=xy[-1:]) * (1 - ends[:, None])
     along = (torch.arange(BETWEEN) + 0.5) / BETWEEN
-    place = place[:, None] + along[:, None] * step[:, None]
-    place = ((place + 0.5) * CELLS - 0.5).clamp(0, CELLS - 1.001)
+    xy = xy[:, None] + along[:, None] * step[:, None]
+    xy = ((xy + 0.5) * CELLS - 0.5).clamp(0, CELLS - 1.001)
     turn = torch.atan2(step[:, 1], step[:, 0]) % math.pi / math.pi * DIRECTIONS
-    cell, way = place.long(), turn.long()
+    cell, way = xy.long(), turn.long()
     line = INK * torch.arange(len(x))[:, None]
     length = step.norm(dim=1)[:, None] / BETWEEN
-    found = torch.zeros(len(x) * INK)
+    histogram = torch.zeros(len(x) * INK)
     for across, down, after in product((0, 1), repeat=3):
-        weight = (1 - (place - cell - torch.tensor([across, down])).abs()).prod(-1)
+        weight = (1 - (xy - cell - torch.tensor([across, down])).abs()).prod(-1)
         weight = weight * (1 - (turn - way - after).abs())[:, None] * length
         bin_ = ((way + after) % DIRECTIONS)[:, None] * CELLS + cell[..., 1] + down
         index = line + bin_ * CELLS + cell[..., 0] + across
-        found.index_add_(0, index.flatten(), weight.flatten())
-    return found.view(-1, INK)
+        histogram.index_add_(0, index.flatten(), weight.flatten())
+    return histogram.view(-1, INK)
 
 
 def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -230,20 +230,24 @@ def sketch(strokes: Sequence[Stroke], joined: Joined, order: bool) -> tuple[Tens
     The third result ``[E, 3]`` says to which of the three graphs each edge belongs. If all pairs
     are edges, none are listed here; :func:`inputs` adds them.
     """
-    places, stroke, begins, ends = [], [], [], []
+    points, stroke, begins, ends = [], [], [], []
     for number, (xs, ys) in enumerate(strokes):
-        places += list(zip(xs, ys, strict=True))
+        points += list(zip(xs, ys, strict=True))
         stroke += [number] * len(xs)
         begins += [1.0] + [0.0] * (len(xs) - 1)
         ends += [0.0] * (len(xs) - 1) + [1.0]
-    n = min(len(places), POINTS)
+    n = min(len(points), POINTS)
     pen = torch.tensor([begins[:n], ends[:n]]).T
-    parts = [torch.tensor(places[:n]).float() / SIDE - 0.5, pen]
+    features = [torch.tensor(points[:n]).float() / SIDE - 0.5, pen]
     if order:
-        parts.append(sinusoidal_positions(torch.arange(n), WAVES).float())
+        features.append(sinusoidal_positions(torch.arange(n), WAVES).float())
     graphs = adjacency(torch.tensor(stroke[:n]), joined)
     target, source = graphs.any(0).nonzero().T
-    return torch.cat(parts, 1), torch.stack([source, target]), graphs[:, target, source].T.float()
+    return (
+        torch.cat(features, 1),
+        torch.stack([source, target]),
+        graphs[:, target, source].T.float(),
+    )
 
 
 def adjacency(stroke: Tensor, joined: Joined) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise_examples.data.drawn_texts import DrawnTexts
 
@@ -29,7 +29,7 @@ class Recall(DrawnTexts):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("data.keys", self.keys, 1, "choose a larger number")
+        check_range("data.keys", self.keys, "choose a larger number", least=1, integer=True)
         if not 0 < self.distance < self.length:
             raise ArgumentError(
                 "data.distance",
@@ -47,22 +47,22 @@ class Recall(DrawnTexts):
         noise = (rows, self.length)
         texts = torch.randint(query + 1, self.vocabulary, noise, generator=generator)
         key = torch.randint(self.keys, (rows, 1), generator=generator)
-        place = torch.randint(self.length - self.distance, (rows, 1), generator=generator)
-        texts.scatter_(1, place, key)
+        position = torch.randint(self.length - self.distance, (rows, 1), generator=generator)
+        texts.scatter_(1, position, key)
         texts[:, -1] = query
         return texts, torch.tensor([self.length - 1]), key
 
-    def asked(self, given: list[int]) -> tuple[Tensor, int]:
+    def asked(self, text: list[int]) -> tuple[Tensor, int]:
         """Return the text as a tensor, and 1, because only the key is predicted."""
         query, tokens = self.keys, set(range(self.vocabulary))
-        good = len(given) == self.length and set(given) <= tokens and given[-1] == query
-        if not good or sum(token < query for token in given) != 1:
+        good = len(text) == self.length and set(text) <= tokens and text[-1] == query
+        if not good or sum(token < query for token in text) != 1:
             raise ArgumentError(
                 "input",
                 expected=f"{self.length} numbers: one key from 0 to {query - 1}, noise from "
                 f"{query + 1} to {self.vocabulary - 1}, and {query} at the end",
-                got=f"{len(given)} numbers from {min(given)} to {max(given)}, with {given[-1]} at "
+                got=f"{len(text)} numbers from {min(text)} to {max(text)}, with {text[-1]} at "
                 "the end",
                 remedy="write a text of this form",
             )
-        return torch.tensor(given), 1
+        return torch.tensor(text), 1

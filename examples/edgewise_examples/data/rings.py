@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled
 from edgewise.app.train import PackedGraphs, Splits
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
@@ -35,13 +35,15 @@ class Rings(GraphData):
         batch_size: number of graphs per batch.
     """
 
+    section = "Synthetic graphs"
+
     count: int = 1000
     split_seed: int = 0
     batch_size: int = 100
 
     def __post_init__(self) -> None:
         for name in ("count", "batch_size"):
-            check_least(f"data.{name}", getattr(self, name), 2, "choose for example 100")
+            check_range(f"data.{name}", getattr(self, name), "choose for example 100", least=2)
 
     def load(self) -> Splits:
         generator = torch.Generator().manual_seed(self.split_seed)
@@ -51,7 +53,7 @@ class Rings(GraphData):
         graphs = PackedGraphs.of(nodes, edges, [torch.empty(2 * NODES, 0)] * len(y))
         codes = PrecomputedEncodings(graphs)
         train, val, test = (
-            labelled(codes, part, y) for part in torch.arange(len(y)).split(self.count)
+            labelled(codes, indices, y) for indices in torch.arange(len(y)).split(self.count)
         )
         sizes, preprocessing = {"in_width": 1, "out_width": 2}, kept_form(CLASSES)
         return Splits(

@@ -50,8 +50,8 @@ def read_strokes(drawing: Any) -> list[Stroke]:
     with np.errstate(invalid="ignore", over="ignore"):
         if not np.isfinite(np.ptp(everything, 0)).all():
             raise _no_drawing("NaN, infinity, or points too far apart")
-    whole = (everything == everything.round()).all()
-    if timed or not whole or everything.min() < 0 or everything.max() > SIDE:
+    is_integer = (everything == everything.round()).all()
+    if timed or not is_integer or everything.min() < 0 or everything.max() > SIDE:
         points = simplified(points)
     return [(s[:, 0].astype(int).tolist(), s[:, 1].astype(int).tolist()) for s in points]
 
@@ -80,7 +80,7 @@ def straightened(points: Points) -> Points:
 
     Papers: Ramer, 1972; Douglas and Peucker, 1973.
     """
-    kept = {0, len(points) - 1}
+    remaining = {0, len(points) - 1}
     asked = [(0, len(points) - 1)]
     while asked:
         first, last = asked.pop()
@@ -89,9 +89,9 @@ def straightened(points: Points) -> Points:
         away = _distances(points[first + 1 : last], points[first], points[last])
         if away.max() > WITHIN:
             farthest = first + 1 + int(away.argmax())
-            kept.add(farthest)
+            remaining.add(farthest)
             asked += [(first, farthest), (farthest, last)]
-    return points[sorted(kept)]
+    return points[sorted(remaining)]
 
 
 def _distances(points: Points, start: Points, end: Points) -> Points:

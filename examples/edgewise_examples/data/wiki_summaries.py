@@ -72,21 +72,26 @@ class WikiSummaries(TextData):
         self.shares("val")
 
     def load(self) -> TextSplits:
-        rest, beginning, test = WikiText2().parts()
-        known = articles(beginning + rest, self.chosen)
-        border = len(known) - max(1, round(len(known) * self.val))
-        parts = {"train": known[:border], "val": known[border:]}
-        parts["test"] = articles(test, self.chosen)
-        if border < 1 or not parts["test"]:
+        rest, beginning, test = WikiText2().read_splits()
+        labelled = articles(beginning + rest, self.chosen)
+        border = len(labelled) - max(1, round(len(labelled) * self.val))
+        by_split = {"train": labelled[:border], "val": labelled[border:]}
+        by_split["test"] = articles(test, self.chosen)
+        if border < 1 or not by_split["test"]:
             raise ArgumentError(
                 "data",
                 expected="at least one article each for training, validation and test",
-                got=f"{len(known)} articles in valid.txt and {len(parts['test'])} in test.txt",
+                got=f"{len(labelled)} articles in valid.txt, {len(by_split['test'])} in test.txt",
                 remedy="check the files of wikitext-2, or choose another data.val",
             )
-        texts = [text for article in parts["train"] for text in (article.title, *article.sentences)]
+        texts = [
+            text for article in by_split["train"] for text in (article.title, *article.sentences)
+        ]
         tokenizer = self.make_tokenizer(texts, SPECIAL)
-        splits = {name: self._split(found, tokenizer) for name, found in parts.items()}
+        splits = {
+            name: self._split(articles_of_split, tokenizer)
+            for name, articles_of_split in by_split.items()
+        }
         data_sizes = {"vocab_size": tokenizer.get_vocab_size(), "longest_text": self.max_length}
         return TextSplits(
             data_sizes,
@@ -97,12 +102,12 @@ class WikiSummaries(TextData):
             tokenizer=tokenizer,
         )
 
-    def _split(self, found: Sequence[Article], tokenizer: Tokenizer) -> Split:
-        packed = Articles.of(tokenizer, found, self.max_length)
+    def _split(self, articles: Sequence[Article], tokenizer: Tokenizer) -> Split:
+        packed = Articles.of(tokenizer, articles, self.max_length)
         labels = torch.zeros(len(packed.texts))
-        for article, start in zip(found, starts(packed.sentences.sizes).tolist(), strict=True):
+        for article, start in zip(articles, starts(packed.sentences.sizes).tolist(), strict=True):
             labels[start + 1 : start + 1 + len(article.sentences)] = torch.tensor(shares(article))
-        return Split(len(found), lambda index: packed.take(index, labels))
+        return Split(len(articles), lambda index: packed.take(index, labels))
 
 
 @dataclass(frozen=True)
@@ -120,13 +125,13 @@ class Articles:
     found: Sequence[Article]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, found: Sequence[Article], longest: int) -> Articles:
+    def of(cls, tokenizer: Tokenizer, articles: Sequence[Article], longest: int) -> Articles:
         """Return the encoded articles; sentences are truncated to ``longest`` tokens."""
-        every = [text for article in found for text in (article.title, *article.sentences)]
+        every = [text for article in articles for text in (article.title, *article.sentences)]
         ids, sizes = encode_all(tokenizer, every, first="cls", last="sep")
-        counts = torch.tensor([1 + len(article.sentences) for article in found])
+        counts = torch.tensor([1 + len(article.sentences) for article in articles])
         texts = PackedTexts(ids, sizes).cut(longest)
-        return cls(texts, PackedTexts(torch.arange(len(every)), counts), found)
+        return cls(texts, PackedTexts(torch.arange(len(every)), counts), articles)
 
     def take(self, index: Tensor, labels: Tensor) -> SummaryBatch:
         """Return the batch of the articles ``index``; ``labels`` ``[S]`` are those of sentences."""
@@ -149,14 +154,14 @@ def articles(text: str, least: int) -> list[Article]:
             `` = = Section = = ``, a paragraph is one line, and tokens are separated by spaces.
         least: minimum number of sentences after the lead section.
     """
-    found: list[Article] = []
+    complete: list[Article] = []
     title, lead, body, in_lead = "", [""], [""], True
 
     def close() -> None:
         sentences = tuple(s for line in body for s in sentences_of(line))
         summary = " ".join(lead).strip()
         if title and summary and len(sentences) >= least:
-            found.append(Article(title, sentences, summary))
+            complete.append(Article(title, sentences, summary))
 
     for line in text.split("\n"):
         heading = HEADING.match(line)
@@ -168,7 +173,7 @@ def articles(text: str, least: int) -> list[Article]:
         elif line.strip():
             (lead if in_lead else body).append(line.strip())
     close()
-    return found
+    return complete
 
 
 def sentences_of(paragraph: str) -> list[str]:
@@ -178,12 +183,14 @@ def sentences_of(paragraph: str) -> list[str]:
     closing quote.
     """
     tokens = paragraph.split()
-    kept, own = [], list[str]()
+    sentences, sentence = [], list[str]()
     for token, after in pairwise([*tokens, "."]):
-        closing = token == '"' and len(own) > 1 and own[-1] in STOPS and own.count('"') % 2
-        own.append(token)
-        opens = after == '"' and own.count('"') % 2 == 0
+        closing = (
+            token == '"' and len(sentence) > 1 and sentence[-1] in STOPS and sentence.count('"') % 2
+        )
+        sentence.append(token)
+        opens = after == '"' and sentence.count('"') % 2 == 0
         if (token in STOPS or closing) and (opens or after[0].isupper() or after[0].isdigit()):
-            kept.append(" ".join(own))
-            own = []
-    return [*kept, " ".join(own)] if own else kept
+            sentences.append(" ".join(sentence))
+            sentence = []
+    return [*sentences, " ".join(sentence)] if sentence else sentences

@@ -19,5 +19,5 @@ class Captions(OnImages):
     def answer(self, examples: list[Tensor]) -> list[Answer]:
         data = self.recipe.data
         assert isinstance(data, CaptionDigits)
-        found = self.recipe.task.generate(self.model, data.asked(torch.stack(examples)))
-        return [{"caption": text} for text in found]
+        captions = self.recipe.task.generate(self.model, data.asked(torch.stack(examples)))
+        return [{"caption": text} for text in captions]

@@ -33,18 +33,19 @@ class DrawnTextAnswers(OnTexts):
 
     def answer(self, examples: list[tuple[Tensor, int]]) -> list[Answer]:
         longest = self.preprocessing.model_arguments["longest_text"]
-        text = torch.stack([given for given, _ in examples])
+        text = torch.stack([prompt for prompt, _ in examples])
         first = text.shape[1]
-        before = torch.arange(len(text)) * longest - 1  # Last position of the previous text.
+        previous_end = torch.arange(len(text)) * longest - 1  # Last position of the previous text.
         chance = torch.ones(len(text))
         for _ in range(examples[0][1]):
             # Pad to the length of training texts, because positions and hash buckets depend on it.
-            whole = F.pad(text, (0, longest - text.shape[1]))
-            scores = self.model(Tokens(whole), before + text.shape[1]).softmax(-1)
+            padded = F.pad(text, (0, longest - text.shape[1]))
+            scores = self.model(Tokens(padded), previous_end + text.shape[1]).softmax(-1)
             best = scores.max(-1)
             chance = chance * best.values
             text = torch.cat([text, best.indices[:, None]], 1)
-        found = zip(text[:, first:].tolist(), chance.tolist(), strict=True)
+        answers = zip(text[:, first:].tolist(), chance.tolist(), strict=True)
         return [
-            {"answer": " ".join(map(str, tokens)), "probability": each} for tokens, each in found
+            {"answer": " ".join(map(str, tokens)), "probability": probability}
+            for tokens, probability in answers
         ]

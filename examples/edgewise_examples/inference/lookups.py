@@ -38,7 +38,7 @@ class DictionaryAnswers(Predictor):
         batch = data.as_batch(torch.stack(examples))
         scores = batch.select_outputs(self.model(*batch.inputs)).view(len(examples), data.size, -1)
         best = scores.softmax(-1).max(-1)
-        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        predictions = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [
             {
                 "answers": [
@@ -46,7 +46,7 @@ class DictionaryAnswers(Predictor):
                     for key, (number, chance) in enumerate(zip(numbers, chances, strict=True))
                 ]
             }
-            for numbers, chances in found
+            for numbers, chances in predictions
         ]
 
 
@@ -71,5 +71,5 @@ class LeafAnswers(Predictor):
         values, keys = map(torch.stack, zip(*examples, strict=True))
         batch = self.recipe.data.as_batch(values, keys)
         best = self.model(*batch.inputs, **batch.keywords).softmax(-1).max(-1)
-        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return [{"answer": number, "probability": chance} for number, chance in found]
+        predictions = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [{"answer": number, "probability": chance} for number, chance in predictions]

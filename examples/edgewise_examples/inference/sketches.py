@@ -34,8 +34,8 @@ class SketchClasses(Predictor):
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """Read one drawing per row of a table or line of a file; answers keep other columns."""
         for line, row, value in super().from_file(path):
-            named = {name: given for name, given in row.items() if name not in self.columns()}
-            yield line, named or {"input": self.show(value)}, value
+            other_columns = {name: cell for name, cell in row.items() if name not in self.columns()}
+            yield line, other_columns or {"input": self.show(value)}, value
 
     def prepare(self, value: Any) -> list[Stroke]:
         if isinstance(value, str):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.read_table import is_table
 from edgewise.app.files.reading import read_own_text
@@ -73,7 +73,7 @@ class Summaries(Predictor):
         assert isinstance(data, WikiSummaries)
         assert isinstance(task, Extraction)
         if sentences is not None:
-            check_least("sentences", sentences, 1, "choose for example 3")
+            check_range("sentences", sentences, "choose for example 3", least=1)
             task = replace(task, chosen=sentences)
         packed = Articles.of(self.tokenizer, examples, data.max_length)
         batch = packed.take(torch.arange(len(examples)), torch.zeros(len(packed.texts)))
@@ -91,7 +91,7 @@ def sentences_of(text: str) -> list[str]:
     sentence, but other abbreviations before a capital letter do.
     """
     lines = (END.sub(r"\1\n", line.strip()) for line in text.split("\n"))
-    return [part.strip() for line in lines for part in line.split("\n") if part.strip()]
+    return [sentence.strip() for line in lines for sentence in line.split("\n") if sentence.strip()]
 
 
 def _is_file(word: str) -> bool:

@@ -49,10 +49,10 @@ class TreeLabels(Predictor):
         data = self.recipe.data
         assert isinstance(data, EWTTrees)
         if isinstance(value, str) and "\t" in value:
-            found = [read_conllu(value, "sentence", name) for name in (data.label, "head")]
-            if len(found[0]) != 1:
-                raise _strange("one sentence", f"{len(found[0])} sentences")
-            (labelled,), (headed,) = found
+            sentences = [read_conllu(value, "sentence", name) for name in (data.label, "head")]
+            if len(sentences[0]) != 1:
+                raise _strange("one sentence", f"{len(sentences[0])} sentences")
+            (labelled,), (headed,) = sentences
             return sentence(labelled, headed, data.links, INPUT)
         row = self._of_row(_object(value, self.input))
         words, heads = (_listed(row[name]) if name in row else [] for name in ("words", "heads"))
@@ -61,8 +61,8 @@ class TreeLabels(Predictor):
         heads = heads if "heads" in self.columns() else ["0"] * len(words)
         if len(heads) != len(words):
             raise _strange(f"one head for each of {len(words)} words", heads)
-        given = list(zip(words, map(str, heads), strict=True))
-        return sentence(given, given, data.links, INPUT)
+        word_heads = list(zip(words, map(str, heads), strict=True))
+        return sentence(word_heads, word_heads, data.links, INPUT)
 
     def answer(self, examples: list[Sentence]) -> list[Answer]:
         data = self.recipe.data
@@ -72,15 +72,15 @@ class TreeLabels(Predictor):
         scores = self.model(pieces.of(words[:, 0]), graph, batch=graphs.sizes)
         best = scores.softmax(-1).max(-1)
         labels = self.preprocessing.values["labels"]
-        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        predictions = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [
             {
                 "words": [
                     {"word": word, data.label: labels[number], "probability": chance}
-                    for word, (number, chance) in zip(one.words, found, strict=False)
+                    for word, (number, chance) in zip(tree.words, predictions, strict=False)
                 ]
             }
-            for one in examples
+            for tree in examples
         ]
 
     def show(self, value: Any) -> str:

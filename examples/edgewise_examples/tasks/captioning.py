@@ -33,7 +33,7 @@ class Captioning(Classification):
 
     def generate(self, model: Any, batch: Any) -> list[str]:
         images, ids = batch.inputs
-        found = generate(
+        tokens = generate(
             model.decoder,
             batch.prompt,
             max_new_tokens=ids.shape[1],
@@ -41,5 +41,5 @@ class Captioning(Classification):
             padding=batch.padding,
             memory=model.memory(images),
         )
-        texts: list[str] = batch.decode(found[:, 1:])
+        texts: list[str] = batch.decode(tokens[:, 1:])
         return texts

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import require
 from edgewise.app.train import Task
 from edgewise.app.train.tasks.text import text_model
@@ -102,7 +102,7 @@ class Extraction(Task):
 
     def __post_init__(self) -> None:
         for name, least in (("chosen", 1), ("depth", 0), ("heads", 1)):
-            check_least(f"task.{name}", getattr(self, name), least, "choose a larger number")
+            check_range(f"task.{name}", getattr(self, name), "choose a larger number", least=least)
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
         trunk = text_model(model, data_sizes)
@@ -138,8 +138,11 @@ class Extraction(Task):
 
     def generate(self, model: Any, batch: Any) -> list[str]:
         scores = batch.select_outputs(model(*batch.inputs, **batch.keywords))
-        parts = scores.split([len(article.sentences) for article in batch.articles])
-        best = [part.topk(min(self.chosen, len(part))).indices.tolist() for part in parts]
+        scores_by_article = scores.split([len(article.sentences) for article in batch.articles])
+        best = [
+            article_scores.topk(min(self.chosen, len(article_scores))).indices.tolist()
+            for article_scores in scores_by_article
+        ]
         return [
             " ".join(article.sentences[i] for i in sorted(chosen))
             for article, chosen in zip(batch.articles, best, strict=True)

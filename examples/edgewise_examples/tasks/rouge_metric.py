@@ -35,6 +35,8 @@ class Rouge(MeanMetric):
         """Add the ROUGE of the summaries of a batch."""
         if self.other is not None:
             texts = [self.other(article) for article in batch.articles]
-        wanted = [article.summary for article in batch.articles]
-        found = rouge_score(texts, wanted, tokenizer=words, normalizer=str, rouge_keys=self.kind)
-        super().update(found[f"{self.kind}_fmeasure"], len(wanted))
+        references = [article.summary for article in batch.articles]
+        rouge = rouge_score(
+            texts, references, tokenizer=words, normalizer=str, rouge_keys=self.kind
+        )
+        super().update(rouge[f"{self.kind}_fmeasure"], len(references))

@@ -29,106 +29,57 @@ SHOWN = 5
 """Maximum number of columns that an error lists."""
 
 
-def check_choice(argument: str, name: str, known: Iterable[str]) -> None:
-    """Raise ArgumentError unless ``name`` is one of the valid names ``known``.
-
-    The error names ``argument`` and suggests the valid name that is most similar to ``name``.
-    """
-    known = tuple(known)
-    if name not in known:
-        raise unknown_name(argument, str(name), known)
+def check_choice(argument: str, name: str, choices: Iterable[str]) -> None:
+    """Raise ArgumentError, which suggests the most similar name, unless ``name`` is a choice."""
+    choices = tuple(choices)
+    if name not in choices:
+        raise unknown_name(argument, str(name), choices)
 
 
-def check_given(argument: str, value: T | None, expected: str, remedy: str) -> T:
-    """Return the value; raise ArgumentError if it is None, or an empty string, list or tuple.
-
-    Args:
-        argument: name of the argument, for the error.
-        value: value of the argument.
-        expected: values that are accepted, for the error.
-        remedy: instruction to the user, for the error.
-    """
+def check_given(argument: str, value: T | None, expected: str, remedy: str = "") -> T:
+    """Return the value; raise ArgumentError if it is None, or an empty string, list or tuple."""
     if value is None or (isinstance(value, (str, tuple, list)) and not value):
+        remedy = remedy or f"name {expected} with --{argument}"
         raise ArgumentError(argument, expected=expected, got="none", remedy=remedy)
     return value
 
 
-def check_named(argument: str, value: T | None, expected: str) -> T:
-    """Return the value of a required data option, such as --data.path.
-
-    Args:
-        argument: name of the option, without dashes.
-        value: value of the option.
-        expected: what the option must name, such as "a file of edges".
-
-    Raises:
-        ArgumentError: if the value is None or empty.
-    """
-    return check_given(argument, value, expected, f"name {expected} with --{argument}")
-
-
-def check_count(argument: str, value: object, least: int, remedy: str) -> None:
-    """Raise ArgumentError unless the value is an integer of at least ``least``.
-
-    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
-    """
-    valid = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    _check(valid, argument, f"an integer of at least {least}", value, remedy)
-
-
-def check_least(argument: str, value: float, least: float, remedy: str) -> None:
-    """Raise ArgumentError if the value is below ``least``.
-
-    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
-    """
-    _check(value >= least, argument, f"at least {least}", value, remedy)
-
-
-def check_positive(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError unless the value is above 0.
-
-    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
-    """
-    _check(value > 0, argument, "a number above 0", value, remedy)
-
-
-def check_from_zero(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError if the value is below 0.
-
-    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
-    """
-    _check(value >= 0, argument, "a number of at least 0", value, remedy)
-
-
-def check_share(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError unless the value is a fraction of at least 0 and below 1.
-
-    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
-    """
-    _check(0 <= value < 1, argument, "a fraction from 0 to below 1", value, remedy)
-
-
-def check_probability(argument: str, value: float, remedy: str) -> None:
-    """Raise ArgumentError unless the value is a probability from 0 to 1.
-
-    ``argument`` (the name) and ``remedy`` (an instruction to the user) are used in the error.
-    """
-    _check(0 <= value <= 1, argument, "a probability from 0 to 1", value, remedy)
+def check_range(
+    argument: str,
+    value: Any,
+    remedy: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    integer: bool = False,
+) -> None:
+    """Raise ArgumentError unless the value is a number, or an integer, between these bounds."""
+    valid = not integer or (isinstance(value, Integral) and not isinstance(value, bool))
+    bounds = "" if above is None else f" above {above}"
+    valid = valid and (above is None or value > above)
+    if least is not None:
+        bounds = f" of at least {least}" if most is None and below is None else f" from {least}"
+        valid = valid and value >= least
+    if most is not None:
+        bounds += f" to {most}" if above is None else f" and at most {most}"
+        valid = valid and value <= most
+    if below is not None:
+        bounds += f" to below {below}" if above is None else f" and below {below}"
+        valid = valid and value < below
+    kind = "an integer" if integer else "a number"
+    _check(valid, argument, kind + bounds, value, remedy)
 
 
 def check_seed(argument: str, value: int) -> None:
     """Raise ArgumentError unless the value is a valid seed for PyTorch, NumPy and Python."""
-    expected = f"an integer from 0 to {2**32 - 1}"
-    _check(0 <= value < 2**32, argument, expected, value, "choose another seed, such as 0")
+    remedy = "choose another seed, such as 0"
+    check_range(argument, value, remedy, least=0, most=2**32 - 1, integer=True)
 
 
 def check_shares(held_out: Mapping[str, float], remedy: str) -> None:
-    """Raise ArgumentError unless the held-out fractions are positive and sum to less than 1.
-
-    Args:
-        held_out: fraction of the examples in each held-out split, by argument name.
-        remedy: instruction to the user, for the error.
-    """
+    """Raise ArgumentError unless the held-out fractions are positive and sum to less than 1."""
     values = held_out.values()
     if not (all(value > 0 for value in values) and sum(values) < 1):
         raise ArgumentError(
@@ -139,51 +90,38 @@ def check_shares(held_out: Mapping[str, float], remedy: str) -> None:
         )
 
 
-def check_divides(argument: str, part: int, whole: int, what: str, remedy: str) -> None:
-    """Raise ArgumentError unless ``part`` divides ``whole``.
-
-    Args:
-        argument: name of the argument that ``part`` is the value of.
-        part: divisor to check, such as the number of heads.
-        whole: number to divide, such as the hidden size.
-        what: name of ``whole`` for the error, such as "the width".
-        remedy: instruction to the user, for the error.
-    """
-    valid = part >= 1 and whole % part == 0
-    _check(valid, argument, f"a divisor of {what} {whole}", part, remedy)
+def check_divides(argument: str, divisor: int, number: int, what: str, remedy: str) -> None:
+    """Raise ArgumentError unless ``divisor`` divides ``number``, which the error calls ``what``."""
+    valid = divisor >= 1 and number % divisor == 0
+    _check(valid, argument, f"a divisor of {what} {number}", divisor, remedy)
 
 
 def check_even(argument: str, value: int, why: str) -> None:
     """Raise ArgumentError if an integer is odd; the error gives the reason ``why``."""
-    valid = value % 2 == 0
-    _check(valid, argument, f"an even number, because {why}", value, f"add 1 to {argument}")
+    expected = f"an even number, because {why}"
+    _check(value % 2 == 0, argument, expected, value, f"add 1 to {argument}")
 
 
 def check_features(features: Tensor) -> None:
-    """Raise ArgumentError if features ``[N, F, ...]`` contain NaN or infinity.
-
-    The error gives the number of such values in each column.
-    """
+    """Raise ArgumentError with counts by column if ``[N, F, ...]`` contains NaN or infinity."""
     invalid = ~features.flatten(1).isfinite()
     if not invalid.any():
         return
     counts = invalid.sum(0)
     columns = counts.nonzero().flatten().tolist()
     listed = ", ".join(f"column {c}: {int(counts[c])}" for c in columns[:SHOWN])
-    more = f" and {counted(len(columns) - SHOWN, 'more column')}" if len(columns) > SHOWN else ""
+    if len(columns) > SHOWN:
+        listed += f" and {counted(len(columns) - SHOWN, 'more column')}"
     raise ArgumentError(
         "features",
         expected="finite numbers",
-        got=f"{counted(int(counts.sum()), 'NaN or infinite value')} ({listed}{more})",
+        got=f"{counted(int(counts.sum()), 'NaN or infinite value')} ({listed})",
         remedy="drop or fill the NaN and infinite values before training",
     )
 
 
 def check_type(argument: str, features: Tensor, weight: Tensor) -> None:
-    """Raise ArgumentError if features and the weight applied to them have different dtypes.
-
-    Under autocast, different dtypes are allowed, except float64, which autocast does not convert.
-    """
+    """Raise ArgumentError for different dtypes, unless autocast will convert them."""
     types = features.dtype, weight.dtype
     if types[0] == types[1]:
         return
@@ -210,10 +148,7 @@ def check_same_shape(outputs: Tensor, target: Tensor) -> None:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Raise ArgumentError unless all labels ``[N]`` are from 0 to ``classes - 1``.
-
-    The error shows the first invalid label.
-    """
+    """Raise ArgumentError unless all labels ``[N]`` are from 0 to ``classes - 1``."""
     invalid = (labels < 0) | (labels >= classes)
     if invalid.any():
         first = int(invalid.nonzero()[0, 0])
@@ -227,11 +162,7 @@ def check_labels(labels: Tensor, classes: int) -> None:
 
 
 def check_splits(**splits: Tensor) -> None:
-    """Raise ArgumentError if a split is empty, or two splits have an example in common.
-
-    Args:
-        splits: indices of the examples of each split, by name.
-    """
+    """Raise ArgumentError if a split is empty, or two splits have an example in common."""
     for name, index in splits.items():
         if not len(index):
             raise ArgumentError(
@@ -255,13 +186,9 @@ def check_splits(**splits: Tensor) -> None:
 def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator that checks the ranges of a function's integer and float arguments.
 
-    Integers, and integers in tuples, must be at least 1, and those in ``STEPS`` at most the limit
-    ``model_steps``. The arguments in ``PROBABILITIES``, and those whose name ends with
-    ``_dropout``, must be from 0 to 1. Other floats must be above 0.
-
-    Args:
-        least: other lower bounds, by argument name; not for probabilities. A value equal to the
-            bound is valid.
+    Integers, also in tuples, must be at least 1 or their bound in ``least``, and those in ``STEPS``
+    at most the limit ``model_steps``. Arguments in ``PROBABILITIES`` or named ``*_dropout`` must be
+    from 0 to 1, other floats above 0 or at least their bound.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -276,16 +203,17 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                     bound = least.get(name, 1)
                     for size in value if several else (value,):
                         remedy = f"set {name} to an integer of at least {bound}"
-                        check_count(name, size, bound, remedy)
+                        check_range(name, size, remedy, least=bound, integer=True)
                         if name in STEPS or name.endswith("_depth"):
                             LIMITS["model_steps"].check(size, name)
                 elif name in PROBABILITIES or name.endswith("_dropout"):
-                    check_probability(name, value, f"set {name} for example to 0.1")
+                    remedy = f"set {name} for example to 0.1"
+                    check_range(name, value, remedy, least=0, most=1)
                 elif types[name] == "float" and name in least:
                     remedy = f"set {name} to a number of at least {least[name]}"
-                    check_least(name, value, least[name], remedy)
+                    check_range(name, value, remedy, least=least[name])
                 elif types[name] == "float":
-                    check_positive(name, value, f"set {name} to a number above 0")
+                    check_range(name, value, f"set {name} to a number above 0", above=0)
             return function(*args, **kwargs)
 
         return wrapper
@@ -294,14 +222,9 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def checked_factory(model: Callable[P, T], **least: int) -> Callable[P, T]:
-    """Return a function that checks the arguments of a model and builds it.
+    """Return a function that checks the arguments of a model class and builds it.
 
-    Signature, type hints and docstring are those of the class, so that they are written once. The
-    function is named after the module of the class, for example ``gat``.
-
-    Args:
-        model: class of the model.
-        least: lower bounds by argument name; see :func:`checked`.
+    It has the signature, type hints and docstring of the class, and the name of its module.
     """
 
     def build(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -331,14 +254,5 @@ def describe(value: object) -> str:
 
 
 def _check(valid: bool, argument: str, expected: str, value: object, remedy: str) -> None:
-    """Raise ArgumentError unless ``valid`` is true.
-
-    Args:
-        valid: whether the value is accepted.
-        argument: name of the argument, for the error.
-        expected: values that are accepted, for the error.
-        value: value that the caller passed, for the error.
-        remedy: instruction to the user, for the error.
-    """
     if not valid:
         raise ArgumentError(argument, expected=expected, got=repr(value), remedy=remedy)

@@ -13,10 +13,6 @@ LARGEST_PLAIN = 1e15
 def rounded(value: float, sign: str = "") -> str:
     """Format a number with four significant digits; digits before the decimal point are kept.
 
-    Args:
-        value: the number.
-        sign: ``"+"`` to show the sign of positive numbers.
-
     Example:
         >>> from edgewise._utils.digits import rounded
         >>> [rounded(value) for value in (0.98, 12.3456, 311026.48, 2.2e-9)]
@@ -35,13 +31,7 @@ def rounded(value: float, sign: str = "") -> str:
 def saved(value: float) -> float:
     """Round a number to six significant digits; numbers from 1 on to six decimals.
 
-    Decimals are not cut from large numbers, because targets of a high level, such as energies,
-    differ in them only.
-
-    Example:
-        >>> from edgewise._utils.digits import saved
-        >>> [saved(value) for value in (2.23456789e-9, 311026.12345678)]
-        [2.23457e-09, 311026.123457]
+    Targets of a high level, such as energies, differ in their decimals only.
     """
     return float(f"{value:.{SAVED}g}") if abs(value) < 1 else round(value, SAVED)
 

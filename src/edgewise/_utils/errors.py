@@ -27,15 +27,7 @@ They could change what a terminal shows, its title or the clipboard."""
 
 
 def printable(text: object) -> str:
-    r"""Return a text in which control characters are escaped as in Python strings.
-
-    All texts that are printed pass through this function, because they may come from a file.
-
-    Example:
-        >>> from edgewise._utils.errors import printable
-        >>> print(printable("\x1b[31mred"))
-        \x1b[31mred
-    """
+    r"""Return a text, which may come from a file, with control characters escaped."""
     text = str(text).replace("\r\n", "\n")
     return UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
@@ -92,13 +84,7 @@ class RunExistsError(EdgewiseError, FileExistsError):
 
 
 class WriteError(EdgewiseError, OSError):
-    """Error: a file or folder cannot be written, for example because the disk is full.
-
-    Args:
-        path: file or folder.
-        cause: error of the operating system.
-        resumable: whether the folder contains a training run that can be resumed.
-    """
+    """Error: a file or folder cannot be written, for example because the disk is full."""
 
     def __init__(self, path: Path, cause: OSError, *, resumable: bool = False) -> None:
         resume = "; --resume continues the run" if resumable else ""
@@ -121,13 +107,7 @@ class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
 
 
 class MissingExtraError(EdgewiseError, ImportError):
-    """Error: an optional dependency is not installed.
-
-    Args:
-        package: import name of the missing package.
-        extra: extra of Edgewise that installs it.
-        purpose: feature that needs the package.
-    """
+    """Error: an optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
@@ -146,15 +126,9 @@ def is_failure(error: BaseException) -> bool:
 def reading(
     path: Path | str, *, expected: str, remedy: str = "copy or download this file again"
 ) -> Iterator[None]:
-    """In a ``with`` block, replace any error of a parser by one that names the file.
+    """In a ``with`` block, replace any error of a parser by an ArgumentError that names the file.
 
-    Args:
-        path: file, or argument that gives the content; see :class:`ArgumentError`.
-        expected: valid content.
-        remedy: instruction to the user.
-
-    Raises:
-        ArgumentError: the parser failed. Errors of Edgewise and a lack of permission are unchanged.
+    Errors of Edgewise and a lack of permission are unchanged.
     """
     try:
         yield
@@ -170,11 +144,7 @@ def reading(
 def how_to_install(extra: str) -> str:
     """Return the pip command that adds an extra to the installed Edgewise.
 
-    The command depends on how Edgewise was installed: from PyPI, from the URL of a repository, or
-    from a clone. For a clone it contains the absolute path, so that it works from any folder.
-
-    Args:
-        extra: name of the extra, such as "graphs".
+    It depends on how Edgewise was installed: from PyPI, the URL of a repository, or a clone.
     """
     # These modules take a third of the time in which the command starts.
     from importlib import metadata
@@ -202,37 +172,23 @@ def require(package: str, *, extra: str, purpose: str) -> Any:
     """Import and return an optional package; call it in the function that uses the package.
 
     Example: ``scipy = require("scipy", extra="graphs", purpose="reading X")``.
-
-    Args:
-        package: name of the package in an import statement.
-        extra: extra of Edgewise that installs it.
-        purpose: feature that needs the package; the error message begins with it.
-
-    Raises:
-        MissingExtraError: the package cannot be imported.
     """
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise MissingExtraError(package, extra, purpose) from error
+        raise MissingExtraError(error.name or package, extra, purpose) from error
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> ArgumentError:
-    """Return an error for an unknown name. It suggests the most similar known name.
-
-    Args:
-        kind: name of the argument.
-        name: unknown name that the user gave.
-        known: valid names.
-    """
-    choices = sorted(known)
+def unknown_name(kind: str, name: str, choices: Iterable[str]) -> ArgumentError:
+    """Return an error for a name that is not a choice; it suggests the most similar choice."""
+    choices = sorted(choices)
     lowered = {choice.lower(): choice for choice in choices}
     matches = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
     if not choices:
         expected, remedy = "no value", f"omit {kind}"
     elif not matches:
-        more = len(choices) - MANY
-        names = f"{', '.join(choices[:MANY])}{f' or {more} more' if more > 0 else ''}"
+        unlisted = len(choices) - MANY
+        names = f"{', '.join(choices[:MANY])}{f' or {unlisted} more' if unlisted > 0 else ''}"
         expected, remedy = f"one of {names}", "choose one of the expected names"
     else:
         nearest = lowered[matches[0]]
@@ -253,11 +209,7 @@ def counted(count: int, noun: str) -> str:
 def in_one_line(error: Exception) -> str:
     """Return the one-line message that a program prints before it exits with an error.
 
-    The message of an unexpected error asks the user to report it. If the environment variable
-    EDGEWISE_TRACEBACK is set, unexpected errors are raised with their traceback instead.
-
-    Args:
-        error: error that ends the program.
+    If the environment variable EDGEWISE_TRACEBACK is set, unexpected errors are raised instead.
     """
     if isinstance(error, EdgewiseError):
         return printable_line(error)

@@ -27,14 +27,7 @@ except ImportError:  # Windows has no such module.
 
 @dataclass(frozen=True)
 class Limit:
-    """Largest size that is accepted.
-
-    Attributes:
-        name: name, from which the environment variable is derived.
-        default: value if the variable is not set.
-        unit: what is counted.
-        protects: what a larger size would cost.
-    """
+    """Largest size that is accepted."""
 
     name: str
     default: int
@@ -48,11 +41,7 @@ class Limit:
 
     @property
     def value(self) -> int:
-        """Limit in force.
-
-        Raises:
-            ArgumentError: the environment variable is not a positive integer.
-        """
+        """Limit in force: the default, or the value of the environment variable."""
         text = os.environ.get(self.variable, "").strip()
         if not text:
             return self.default
@@ -66,13 +55,7 @@ class Limit:
         return int(text)
 
     def check(self, size: float, argument: object, what: str = "") -> None:
-        """Raise ArgumentError if a size is above the limit.
-
-        Args:
-            size: size in the unit of the limit.
-            argument: file or argument that has this size.
-            what: description of the input, for the error.
-        """
+        """Raise ArgumentError if a size is above the limit; ``what`` describes the input."""
         if size > self.value:
             of_input = f" {what}" if what else ""
             raise ArgumentError(
@@ -184,15 +167,9 @@ SAVED_SLACK = 2**20  # Number of further weights, for small models.
 def built_within(argument: str, saved: int | None = None) -> Iterator[None]:
     """In a ``with`` block, stop building a model that is too large.
 
-    Weights are counted when modules register them, which is before they are initialised.
-
-    Args:
-        argument: file or argument that describes the model.
-        saved: number of weights in the file of the model, if there is one.
-
-    Raises:
-        ArgumentError: the model has many more weights than its file, free memory cannot hold it, or
-            PyTorch cannot create a weight of this size.
+    Weights are counted when modules register them, before they are initialised. ArgumentError is
+    raised if the model has many more weights than ``saved``, the number in its file, or exceeds
+    free memory.
     """
     from torch import Tensor, nn
     from torch.nn.modules import module as hooks
@@ -248,17 +225,7 @@ def _too_large(argument: str, got: str) -> ArgumentError:
 
 
 def check_memory(argument: str, needed: float, what: str, remedy: str) -> None:
-    """Check that data fit into the free memory, before they are read.
-
-    Args:
-        argument: argument named in the error message.
-        needed: bytes that the data need.
-        what: description of the data.
-        remedy: remedy for the error message.
-
-    Raises:
-        ArgumentError: the data do not fit.
-    """
+    """Raise ArgumentError if ``what`` needs more bytes than the free memory."""
     available = available_memory()
     if needed > available:
         raise ArgumentError(
@@ -270,11 +237,7 @@ def check_memory(argument: str, needed: float, what: str, remedy: str) -> None:
 
 
 def available_memory() -> float:
-    """Return the memory in bytes that this process can still use; infinity if it is unknown.
-
-    The limits are the free memory of the machine, and the limits of the process (``ulimit -v``) and
-    of its control groups (containers).
-    """
+    """Return the bytes that this process can still use; infinity if it is unknown."""
     return max(0.0, min(_machine_memory(), _process_memory(), _group_memory()))
 
 
@@ -318,12 +281,7 @@ free: version 2, then version 1."""
 def _group_memory(
     groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> float:
-    """Return the memory that the control groups of this process leave.
-
-    Args:
-        groups: file that lists the groups.
-        root: folder of the file system of the groups.
-    """
+    """Return the memory that the control groups (containers) of this process leave."""
     try:
         lines = groups.read_text().splitlines()
     except OSError:
@@ -359,12 +317,7 @@ def _free_in(group: Path) -> float:
 
 
 def check_regular(path: Path) -> None:
-    """Check that a path is a regular file, because reading a pipe or a device may never end.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ArgumentError: the path is a folder, a pipe, a socket or a device.
-    """
+    """Raise ArgumentError unless a path is a regular file: reading a pipe may never end."""
     mode = path.stat().st_mode
     if stat.S_ISREG(mode):
         return
@@ -378,19 +331,10 @@ def check_regular(path: Path) -> None:
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that contains an object.
-
-    Raises:
-        OSError: the file cannot be read.
-        ArgumentError: the file is not a regular file, or is larger than the limit ``json_bytes``.
-        ValueError: the content is not JSON, is nested too deeply, or is not an object.
-    """
+    """Read a JSON file that contains an object; use it in a ``with reading(...)`` block."""
     check_regular(path)
     LIMITS["json_bytes"].check(path.stat().st_size, path)
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise ValueError("too many nested lists") from error
+    value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__}")
     return value

@@ -24,12 +24,8 @@ def boundaries(lengths: Tensor) -> Tensor:
 def segment_index(lengths: Tensor, total: int | None = None) -> Tensor:
     """Return the segment index of each element, ``[N]``: lengths 2, 0, 3 give 0, 0, 2, 2, 2.
 
-    ``repeat_interleave`` is not used, because it starts all threads even for a few numbers; this
-    takes milliseconds while other processes use the cores.
-
-    Args:
-        lengths: length of each segment, ``[R]``.
-        total: sum N of the lengths, if known, which avoids waiting for the device.
+    A known ``total`` avoids waiting for the device. ``repeat_interleave`` would start all threads
+    even for a few numbers, which takes milliseconds while other processes use the cores.
     """
     stop = lengths.cumsum(0)
     if total is None:
@@ -40,41 +36,25 @@ def segment_index(lengths: Tensor, total: int | None = None) -> Tensor:
 
 
 def runs_and_positions(lengths: Tensor, total: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return the segment index of each element and its position within the segment, ``[N]`` each.
-
-    Args:
-        lengths: length of each segment, ``[R]``.
-        total: sum N of the lengths, if known, which avoids waiting for the device.
-    """
+    """Return the segment of each element and its position within the segment, ``[N]`` each."""
     run = segment_index(lengths, total)
     index = torch.arange(run.numel(), device=lengths.device)
     return run, index - starts(lengths)[run]
 
 
 def ranges(start: Tensor, lengths: Tensor) -> Tensor:
-    """Return the concatenated ranges ``start[r], ..., start[r] + lengths[r] - 1``.
-
-    Args:
-        start: first number of each range, ``[R]``.
-        lengths: length of each range, ``[R]``.
-    """
+    """Return the concatenated ranges ``start[r], ..., start[r] + lengths[r] - 1``."""
     run, position = runs_and_positions(lengths)
     return start[run] + position
 
 
 def chosen(counts: Tensor, fraction: float, generator: torch.Generator | None = None) -> Tensor:
-    """Return a mask ``[N]`` that selects a random fraction of the elements of each segment.
-
-    Args:
-        counts: length of each segment, ``[R]``.
-        fraction: fraction to select. The number of elements is rounded up in each segment.
-        generator: random generator. Defaults to PyTorch's global generator.
-    """
+    """Return a mask ``[N]`` that selects a random fraction, rounded up, of each segment."""
     segment = torch.arange(len(counts)).repeat_interleave(counts)
     # Sort the elements by segment, in random order within each segment.
     order = torch.rand(len(segment), generator=generator, dtype=torch.double).argsort()
     order = order[segment[order].argsort(stable=True)]
     rank = ranges(torch.zeros_like(counts), counts)
-    found = torch.empty(len(segment), dtype=torch.bool)
-    found[order] = rank < (fraction * counts).ceil()[segment]
-    return found
+    mask = torch.empty(len(segment), dtype=torch.bool)
+    mask[order] = rank < (fraction * counts).ceil()[segment]
+    return mask

@@ -1,8 +1,7 @@
-"""Private functions of PyTorch, each with a public fallback.
+"""Private functions of PyTorch, which no other module uses, each with a fallback.
 
-No other module uses private names of PyTorch. If a version of PyTorch lacks such a name, a fallback
-replaces it. Some fallbacks return a conservative value, with which calls are slower but have the
-same results.
+If a version of PyTorch lacks a name, the fallback is a public function or the safe answer, with
+which calls are slower but have the same results.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ PLAIN = (Tensor, Parameter)
 
 
 def modes_are_active() -> bool:
-    """Return whether a function mode, dispatch mode, functorch transform or autocast is active.
-
-    The fallback is True, which is safe: disabling modes that are not active changes nothing.
-    """
+    """Return whether a function mode, dispatch mode, functorch transform or autocast is active."""
     try:
         return bool(
             torch._C._len_torch_function_stack()
@@ -38,11 +34,7 @@ def modes_are_active() -> bool:
 
 
 def is_tracing(tensors: Iterable[Tensor] = ()) -> bool:
-    """Return whether operations must go through PyTorch's dispatcher, where they can be observed.
-
-    A compiler, a tracer, a dispatch mode or a tensor subclass among ``tensors`` observes them. The
-    fallback is True, which is safe but slower.
-    """
+    """Return whether a compiler, tracer, dispatch mode or subclass must see the operations."""
     if torch.compiler.is_compiling():
         return True
     for x in tensors:  # A loop is faster than any() with a generator.
@@ -55,10 +47,7 @@ def is_tracing(tensors: Iterable[Tensor] = ()) -> bool:
 
 
 def in_functorch_transform() -> bool:
-    """Return whether ``torch.func`` or forward-mode differentiation is active.
-
-    The fallback is True; kernels that support neither of the two are then not used.
-    """
+    """Return whether ``torch.func`` or forward-mode differentiation is active."""
     if torch.compiler.is_compiling():
         return False
     try:
@@ -72,11 +61,7 @@ def in_functorch_transform() -> bool:
 def real_tensors() -> Iterator[None]:
     """Disable functorch transforms and dispatch modes, so that new tensors have storage and data.
 
-    The fallback disables nothing.
-
-    Raises:
-        RuntimeError: this version of PyTorch lacks the private functions, and new tensors have no
-            data or are wrapped.
+    The fallback disables nothing, and raises RuntimeError if new tensors have no data.
     """
     try:
         from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
@@ -103,19 +88,14 @@ def _makes_plain_tensors() -> bool:
 
 
 def mark_constant(function: Callable[..., Any]) -> None:
-    """Make ``torch.compile`` call a function while it traces, and treat the result as a constant.
-
-    ``torch.compiler.assume_constant_result`` sets the same attribute, but it imports the compiler,
-    which takes two seconds.
-    """
+    """Make ``torch.compile`` call a function while tracing; its result is then a constant."""
+    # torch.compiler.assume_constant_result does the same, but imports the compiler in 2 seconds.
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def single_level_apply(kind: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """Return the ``apply`` of an autograd function, without its slow test for ``torch.func``.
-
-    The fallback is ``kind.apply`` itself.
-    """
+    """Return the ``apply`` of an autograd function, without its test for ``torch.func``."""
+    # The test takes 4 µs of the 90 of a small attention call.
     if not hasattr(torch.autograd.function, "_SingleLevelFunction"):
         return kind.apply
     apply: Callable[..., Any] = super(torch.autograd.Function, kind).apply  # type: ignore[misc]
@@ -125,32 +105,9 @@ def single_level_apply(kind: type[torch.autograd.Function]) -> Callable[..., Any
 def version_of(tensor: Tensor) -> object:
     """Return a value that changes whenever the tensor is changed in place.
 
-    Inference tensors have no version counter. For them, and as fallback, each call returns a new
-    object, so that a cache that compares versions is never used.
+    For inference tensors, which have no version counter, each call returns a new object.
     """
     try:
         return object() if tensor.is_inference() else tensor._version
     except AttributeError:
         return object()
-
-
-def foreach_copy(targets: list[Tensor], sources: list[Tensor]) -> None:
-    """Copy each source into the target at the same index, in one call if possible."""
-    try:
-        copy = torch._foreach_copy_
-    except AttributeError:
-        for target, source in zip(targets, sources, strict=True):
-            target.copy_(source)
-        return
-    copy(targets, sources)
-
-
-def foreach_lerp(targets: list[Tensor], ends: list[Tensor], weight: float) -> None:
-    """Compute ``target.lerp_(end, weight)`` for each target and end, in one call if possible."""
-    try:
-        lerp = torch._foreach_lerp_
-    except AttributeError:
-        for target, end in zip(targets, ends, strict=True):
-            target.lerp_(end, weight)
-        return
-    lerp(targets, ends, weight)

@@ -23,15 +23,10 @@ PREFIX, SUFFIX = ".edgewise-", ".part"
 
 
 def write_file(path: Path, fill: Callable[[Path], object]) -> Path:
-    """Write a file atomically, and return its path.
+    """Write a file atomically by ``fill``, which writes to a temporary path, and return its path.
 
     An existing file keeps its permissions. A link is replaced; the file that it names is not
     changed.
-
-    Args:
-        path: file to write. Its folder must exist.
-        fill: function that writes the content to a temporary path with the same name. The temporary
-            file is then renamed.
     """
     with temporary_file(path) as temporary:
         mode = stat.S_IMODE(temporary.stat().st_mode)
@@ -46,12 +41,7 @@ def write_file(path: Path, fill: Callable[[Path], object]) -> Path:
 
 
 def write_figure(path: Path | str, figure: Figure) -> None:
-    """Write a figure to an image file, whose suffix is the format; without a suffix, it is added.
-
-    Args:
-        path: image file to write.
-        figure: figure of Matplotlib.
-    """
+    """Write a figure to an image file in the format of its suffix, which is added if missing."""
     path = Path(path)
     if not path.suffix:
         path = path.with_name(f"{path.name}.{figure.canvas.get_default_filetype()}")
@@ -72,8 +62,8 @@ def temporary_file(path: Path) -> Iterator[Path]:
 def temporary_folder(parent: Path) -> Iterator[Path]:
     """Yield a new folder in ``parent``, which only this user can read, and delete it afterwards.
 
-    Folders that killed processes have left in ``parent`` are deleted as well. A process locks its
-    folder, and the lock ends with the process.
+    Folders that killed processes have left are deleted, too: a process locks its folder, and the
+    lock ends with the process.
     """
     remove_stale(parent)
     # The name is known before the folder exists, so that an interrupt at any time deletes it.

@@ -168,13 +168,13 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     if device != "meta" and torch.is_autocast_enabled(device):
         with without_autocast(call.query.device):
             return _attend(call, graph, engine)
-    whole = _choose(call, graph, engine)
+    choice = _choose(call, graph, engine)
     # The number of parts is tested here, which saves a function call for most graphs.
-    if engine == "auto" and len(graph.parts) > 1 and (parts := _faster_parts(call, graph, whole)):
-        return merge_attention(
-            [_with_lse(piece, part, choice.engine) for piece, part, choice in parts]
-        )[0]
-    chosen = ENGINES[whole.engine]
+    if engine == "auto" and len(graph.parts) > 1:
+        subcalls = _faster_parts(call, graph, choice)
+        if subcalls:
+            return merge_attention([_with_lse(*subcall) for subcall in subcalls])[0]
+    chosen = ENGINES[choice.engine]
     if not chosen.grouped_heads:
         call = call.ungrouped()
     return chosen.attend(call, layout_of(graph, chosen.layout))
@@ -232,7 +232,7 @@ def attend_with_lse(
     engine = engine_for(engine)
 
     def compute(call: AttentionCall, graph: Graph) -> tuple[Tensor, Tensor]:
-        return _with_lse(call, graph, _choose(call, graph, engine, lse=True).engine)
+        return _with_lse(call, graph, _choose(call, graph, engine, lse=True))
 
     if is_intercepted():
         out, lse = intercepted("attend_with_lse", compute, call, graph)
@@ -260,9 +260,9 @@ def explain_plan(
            reference  about 455 ms
     """
     call, graph = checked_call(query, key, value, graph, **options)
-    whole = plan(_problem(call, graph), ENGINES)
-    parts = _faster_parts(call, graph, whole.choices[0])
-    return replace(whole, parts=tuple((repr(part), choice) for _, part, choice in parts))
+    single_pass = plan(_problem(call, graph), ENGINES)
+    subcalls = _faster_parts(call, graph, single_pass.choices[0])
+    return replace(single_pass, parts=tuple((repr(g), choice) for _, g, choice in subcalls))
 
 
 def aggregate(
@@ -341,16 +341,7 @@ def _aggregate(
 
 
 def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
-    """Choose the engine for a call of :func:`attend`.
-
-    The choice is cached on the graph, because choosing takes time.
-
-    Args:
-        call: checked arguments of :func:`attend`.
-        graph: the edges.
-        engine: name of an engine, or ``"auto"`` for the engine with the lowest estimated time.
-        lse: whether the engine must also return the log-sum-exp of the scores.
-    """
+    """Choose the engine for a call, and cache the choice on the graph; see :func:`choose`."""
     # Do not cache the choice while compiling, because sizes may be symbols, or under torch.func,
     # where few engines work.
     if is_tracing() or (engine != "auto" and in_functorch_transform()):
@@ -398,41 +389,38 @@ def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem
 
 
 def _faster_parts(
-    call: AttentionCall, graph: Graph, whole: Choice
+    call: AttentionCall, graph: Graph, single_pass: Choice
 ) -> list[tuple[AttentionCall, Graph, Choice]]:
-    """Return the parts of a union of graphs, or [] if one pass over the union is faster.
-
-    Args:
-        call: checked arguments of :func:`attend` on the union.
-        graph: the union.
-        whole: engine for one pass over the union, with its estimated time.
-
-    Returns:
-        For each part, the call for its edges, its graph, and the fastest engine.
-    """
+    """Return call, graph and engine of each part of a union; [] if a single pass is faster."""
     # A single pass of ``tiles`` was always faster than computing parts and merging them. Merging
     # needs the log-sum-exp, which only softmax has.
-    if len(graph.parts) == 1 or whole.engine == "tiles" or call.normaliser is not None:
+    if len(graph.parts) == 1 or single_pass.engine == "tiles" or call.normaliser is not None:
         return []
     if loses_lse(call, graph):
         return []
-    parts = [
-        (piece, part, choose(_problem(piece, part, lse=True), ENGINES))
-        for piece, part in _parts(call, graph)
+    subcalls = [
+        (subcall, subgraph, choose(_problem(subcall, subgraph, lse=True), ENGINES))
+        for subcall, subgraph in _split(call, graph)
     ]
     width = call.query.shape[-2] * call.value.shape[-1]
     elements = call.batch.numel() * graph.num_targets * width
     costs = costs_on(call.query.device, call.query.dtype)
-    (merging,) = costs.of([merge_work(len(parts), elements)])
-    faster = merging + sum(choice.seconds for *_, choice in parts) < whole.seconds
-    return parts if faster else []
+    (merging,) = costs.of([merge_work(len(subcalls), elements)])
+    total = merging + sum(choice.seconds for *_, choice in subcalls)
+    return subcalls if total < single_pass.seconds else []
+
+
+def _split(call: AttentionCall, graph: Graph) -> Iterator[tuple[AttentionCall, Graph]]:
+    """Yield the call and the graph of each part of a union of disjoint graphs."""
+    start = 0
+    for subgraph in execution_parts(graph):
+        stop = start + subgraph.num_edges
+        yield call.part(start, stop), subgraph
+        start = stop
 
 
 def loses_lse(call: AttentionCall, graph: Graph) -> bool:
-    """Return whether a log-sum-exp of this call, kept as one number, would lose the sum.
-
-    On a GPU and in compiled code the values are not read, and the result is False.
-    """
+    """Return whether :func:`exceeds_lse`; False on a GPU and in compiled code."""
     bias = call.bias
     if bias is None:
         return False
@@ -443,23 +431,9 @@ def loses_lse(call: AttentionCall, graph: Graph) -> bool:
     return exceeds_lse(largest_scores(expand(bias), layout_of(graph, EdgeLayout)))
 
 
-def _parts(call: AttentionCall, graph: Graph) -> Iterator[tuple[AttentionCall, Graph]]:
-    """Yield the call and the graph of each part of a union of disjoint graphs.
-
-    Args:
-        call: checked arguments of :func:`attend` on the union.
-        graph: the union.
-    """
-    start = 0
-    for part in execution_parts(graph):
-        stop = start + part.num_edges
-        yield call.part(start, stop), part
-        start = stop
-
-
-def _with_lse(call: AttentionCall, graph: Graph, engine: str) -> tuple[Tensor, Tensor]:
-    chosen = ENGINES[engine]
-    if not chosen.grouped_heads:
+def _with_lse(call: AttentionCall, graph: Graph, choice: Choice) -> tuple[Tensor, Tensor]:
+    engine = ENGINES[choice.engine]
+    if not engine.grouped_heads:
         call = call.ungrouped()
     with without_autocast(call.query.device):
-        return chosen.attend_with_lse(call, layout_of(graph, chosen.layout))
+        return engine.attend_with_lse(call, layout_of(graph, engine.layout))

@@ -116,8 +116,8 @@ class Offsets:
                 remedy="give target_place one position per target, and source_place one per source",
             )
         for name in ("target_place", "source_place"):
-            place = detach_from_inference(getattr(self, name).int())
-            object.__setattr__(self, name, place)
+            positions = detach_from_inference(getattr(self, name).int())
+            object.__setattr__(self, name, positions)
         object.__setattr__(self, "classes", detach_from_inference(self.classes))
         # PyTorch indexes with int32 and int64 only; see TableBias.
         if self.classes.dtype in (torch.int8, torch.int16, torch.uint8):
@@ -271,41 +271,35 @@ class EdgeTerms(TypedDict, total=False):
 
 def add_terms(*terms: EdgeTerm | None) -> EdgeTerm | None:
     """Return the sum of the biases that are not None. A single bias is returned unchanged."""
-    given = [term for term in terms if term is not None]
-    if len(given) < 2:
-        return given[0] if given else None
-    first, *others = (term.expand() if isinstance(term, TableBias) else term for term in given)
+    present = [term for term in terms if term is not None]
+    if len(present) < 2:
+        return present[0] if present else None
+    first, *others = (term.expand() if isinstance(term, TableBias) else term for term in present)
     return sum(others, first)
 
 
 def _unchecked(kind: type[T], **fields: Any) -> T:
-    """Create an instance of the frozen dataclass ``kind`` without the checks of its constructor.
-
-    ``fields`` are the values of its fields, by name.
-    """
-    made = object.__new__(kind)
+    """Create an instance of a frozen dataclass without the checks of its constructor."""
+    instance = object.__new__(kind)
     for name, value in fields.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(instance, name, value)
+    return instance
 
 
 _RANGES = WeakTensorKeyDictionary()
 
 
 def _range(index: Tensor) -> tuple[int, int]:
-    """Return the smallest and the largest number in ``index``; 0 and -1 if it is empty.
-
-    The result is cached, because reading it from a GPU waits for the GPU.
-    """
+    """Return the smallest and the largest number, cached for a GPU; 0 and -1 if it is empty."""
     if not index.numel():
         return 0, -1
     if index.device.type == "cpu" or torch.compiler.is_compiling() or index.is_inference():
         return int(index.min()), int(index.max())
-    known: tuple[object, tuple[int, int]] | None = _RANGES.get(index)
-    if known is None or known[0] != index._version:
+    entry: tuple[object, tuple[int, int]] | None = _RANGES.get(index)
+    if entry is None or entry[0] != index._version:
         low, high = torch.stack(index.aminmax()).tolist()
-        known = _RANGES[index] = index._version, (low, high)
-    return known[1]
+        entry = _RANGES[index] = index._version, (low, high)
+    return entry[1]
 
 
 def _check_index(index: Tensor, table: Tensor) -> None:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, describe
+from edgewise._utils.arguments import check_choice, check_range, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 from edgewise.attention.biases import EdgeTerm, EdgeVector, Projected, TableBias
@@ -28,14 +28,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
-    """Return the graph with these numbers of nodes, on this device.
-
-    Args:
-        graph: graph with these numbers of nodes, or a pattern (a graph for any number of nodes).
-        num_targets: number of target nodes.
-        num_sources: number of source nodes.
-        device: device of the returned graph.
-    """
+    """Return the graph with these numbers of nodes, on this device; a pattern is bound to them."""
     if (
         isinstance(graph, Graph)
         and graph.num_targets == num_targets
@@ -47,15 +40,7 @@ def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch
 
 
 def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
-    """Return a graph whose sources and targets are both the nodes of x ``[..., N, width]``.
-
-    Args:
-        graph: a graph with N nodes, or a pattern (a graph for any number of nodes).
-        x: node features.
-
-    Raises:
-        ArgumentError: if x has no node axis, or if the graph has another number of nodes.
-    """
+    """Return a graph whose sources and targets are both the nodes of x ``[..., N, width]``."""
     if x.dim() < 2:
         raise ArgumentError(
             "x",
@@ -80,10 +65,7 @@ def check_nodes(**nodes: Tensor) -> None:
 
 
 def in_autocast_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Convert the arguments to the dtype of autocast, as PyTorch's attention does.
-
-    Like autocast, the function changes nothing if one of them is in float64.
-    """
+    """Convert to the dtype of autocast like PyTorch's attention; float64 is not converted."""
     nodes, device = (query, key, value), query.device.type
     if device == "meta" or not torch.is_autocast_enabled(device):
         return nodes
@@ -123,12 +105,10 @@ def checked_call(
     dropout: float = 0.0,
     normaliser: Normaliser = "softmax",
 ) -> tuple[AttentionCall, Graph]:
-    """Check the arguments of ``attend``; return them as an ``AttentionCall``, and the graph.
+    """Check the arguments of ``attend``; return them as an ``AttentionCall``, and the bound graph.
 
-    A pattern is converted to the graph for the numbers of queries and keys.
-
-    For any ``layout``, the tensors of the returned call have nodes before heads. With dropout, the
-    call gets a seed from PyTorch's random generator.
+    For any ``layout``, the returned tensors have nodes before heads. With dropout, the call gets a
+    seed from PyTorch's random generator.
     """
     check_nodes(query=query, key=key, value=value)
     if layout is not None:
@@ -150,12 +130,13 @@ def checked_call(
             got=repr(score),
             remedy="choose a score of edgewise.attention.scores",
         )
-    if not 0.0 <= dropout <= 1.0:
-        raise ArgumentError(
+    if dropout:
+        check_range(
             "dropout",
-            expected="a probability from 0 to 1",
-            got=repr(dropout),
-            remedy="choose for example 0.1 in training, and 0.0 otherwise",
+            dropout,
+            "choose for example 0.1 in training, and 0.0 otherwise",
+            least=0,
+            most=1,
         )
     bare = bias is None and gain is None and edge_key is None and edge_value is None
     # Edge vectors have one entry per query head, so grouped keys and values are repeated.
@@ -174,37 +155,36 @@ def checked_call(
             edge_value=edge_value,
         )
     seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
-    by = None if normaliser == "softmax" else _checked_normaliser(normaliser, query)
-    if bare:
-        call = AttentionCall(
-            query, key, value, batch, score, dropout=dropout, seed=seed, normaliser=by
+    entmax = None if normaliser == "softmax" else _checked_normaliser(normaliser, query)
+    if not bare:
+        edges = graph.num_edges
+        bias, gain = (
+            checked_term("bias", bias, edges, query),
+            checked_term("gain", gain, edges, query),
         )
-        return call, graph
-    edges = graph.num_edges
-    checked_gain = checked_term("gain", gain, edges, query)
+        edge_key = _checked_vector("edge_key", edge_key, edges, query)
+        edge_value = _checked_vector("edge_value", edge_value, edges, value)
+        if score is None:  # The gain multiplies the score; without a score it has no effect.
+            gain = None
     call = AttentionCall(
         query,
         key,
         value,
         batch,
         score,
-        bias=checked_term("bias", bias, edges, query),
-        # The gain multiplies the score; without a score it has no effect.
-        gain=None if score is None else checked_gain,
-        edge_key=_checked_vector("edge_key", edge_key, edges, query),
-        edge_value=_checked_vector("edge_value", edge_value, edges, value),
-        dropout=dropout,
-        seed=seed,
-        normaliser=by,
+        bias,
+        gain,
+        edge_key,
+        edge_value,
+        dropout,
+        seed,
+        normaliser=entmax,
     )
     return call, graph
 
 
 def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
-    """Return the normaliser as ``Entmax``, or None for softmax.
-
-    A tensor α gets one number per head, in the dtype in which sums accumulate for ``query``.
-    """
+    """Return None for softmax, or ``Entmax`` with a number or a tensor ``[H]``."""
     if isinstance(normaliser, str):
         check_choice("normaliser", normaliser, NORMALISERS)
         return NORMALISERS[normaliser]
@@ -237,14 +217,7 @@ def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
 def checked_term(
     name: str, term: EdgeTerm | None, num_edges: int, nodes: Tensor
 ) -> EdgeTerm | None:
-    """Check a bias, gain or weight of edges, and convert it to the dtype in which sums accumulate.
-
-    Args:
-        name: name of the argument.
-        term: ``[..., E, H]`` or ``[..., E, 1]``.
-        num_edges: E.
-        nodes: node features ``[..., N, H, D]``, which give H, dtype and device.
-    """
+    """Check a bias, gain or weight of edges, and convert it to :func:`accumulator`'s dtype."""
     if term is None:
         return None
     numbers = term.table if isinstance(term, TableBias) else term
@@ -266,16 +239,7 @@ def checked_term(
 def _checked_vector(
     name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
 ) -> EdgeVector | None:
-    """Check edge vectors, and convert them to the dtype in which sums accumulate.
-
-    A tensor of vectors is not converted if vectors and nodes are both 16-bit.
-
-    Args:
-        name: name of the argument.
-        vector: ``[..., E, H, D]`` or ``Projected``.
-        num_edges: E.
-        nodes: node features ``[..., N, H, D]``, which give H, D, dtype and device.
-    """
+    """Check edge vectors, and convert them to :func:`accumulator`'s dtype unless all is 16-bit."""
     if vector is None:
         return None
     tensors = [vector] if isinstance(vector, Tensor) else [vector.features, vector.weight]
@@ -299,11 +263,13 @@ def _checked_vector(
     return vector.to(accumulator(nodes))
 
 
-def _batch(**given: Tensor | TableBias | Projected | None) -> torch.Size:
+def _batch(**arguments: Tensor | TableBias | Projected | None) -> torch.Size:
     """Return the batch shape, to which the leading dimensions of all arguments broadcast."""
-    own = {"bias": 2, "gain": 2}
+    dims = {"bias": 2, "gain": 2}
     batches = {
-        name: x.shape[: -own.get(name, 3)] for name, x in given.items() if isinstance(x, Tensor)
+        name: x.shape[: -dims.get(name, 3)]
+        for name, x in arguments.items()
+        if isinstance(x, Tensor)
     }
     first, *others = batches.values()
     # Compare the shapes first, because broadcast_shapes takes as long as a small attention call.

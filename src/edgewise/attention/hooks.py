@@ -19,20 +19,13 @@ from torch import Tensor
 class Interceptor:
     """Base class of interceptors: its methods change nothing; subclasses override some of them.
 
-    A method receives the arguments of the intercepted call, and the function ``compute``, which
-    takes the same arguments and returns the result. It passes them through any outer interceptors.
-    While a method runs, its own interceptor is disabled, so the method may call
-    :func:`edgewise.attend` and the other three functions.
+    A method receives the arguments of the call, and a function ``compute`` of the same arguments
+    that passes them through outer interceptors. While it runs, its interceptor is disabled, so it
+    may call :func:`edgewise.attend`.
     """
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
-        """Return the output of attention ``[..., N_dst, H, Dv]``.
-
-        Args:
-            call: checked arguments of :func:`edgewise.attend`.
-            graph: bound graph.
-            compute: function of ``call`` and ``graph`` that returns the output.
-        """
+        """Return the output of attention ``[..., N_dst, H, Dv]``."""
         return compute(call, graph)
 
     def attend_with_lse(
@@ -49,27 +42,14 @@ class Interceptor:
         reduce: str,
         compute: Callable[..., Tensor],
     ) -> Tensor:
-        """Return the sum, mean, maximum or minimum of weighted values ``[..., N_dst, H, D]``.
-
-        Args:
-            value: ``[..., N_src, H, D]``.
-            weight: ``[..., E, H]``, or None for weights of 1.
-            graph: bound graph.
-            reduce: "sum", "mean", "max" or "min".
-            compute: function of these four arguments that returns the output.
-        """
+        """Return the sum, mean, maximum or minimum of weighted values ``[..., N_dst, H, D]``."""
         return compute(value, weight, graph, reduce)
 
     def merge_attention(
-        self, parts: Any, compute: Callable[..., tuple[Tensor, Tensor]]
+        self, outputs: Any, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """Return the output and log-sum-exp of attention over a union of disjoint graphs.
-
-        Args:
-            parts: output and log-sum-exp of each graph.
-            compute: function of ``parts`` that returns the result.
-        """
-        return compute(parts)
+        """Return the output and log-sum-exp of attention over a union of disjoint graphs."""
+        return compute(outputs)
 
 
 ACTIVE: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default=())
@@ -78,10 +58,7 @@ ACTIVE: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default
 
 @contextmanager
 def intercepting(*interceptors: Interceptor) -> Iterator[None]:
-    """Pass attention and aggregation calls within the ``with`` block through the interceptors.
-
-    The innermost ``with`` block, and the last argument within it, receives each call first.
-    """
+    """Pass calls in the ``with`` block through the interceptors, the last and innermost first."""
     token = ACTIVE.set((*ACTIVE.get(), *interceptors))
     try:
         yield
@@ -105,13 +82,7 @@ def is_intercepted() -> bool:
 
 
 def intercepted(method: str, compute: Callable[..., Any], *args: Any) -> Any:
-    """Pass a call through the active interceptors and return the result.
-
-    Args:
-        method: method of :class:`Interceptor` to call, such as "attend".
-        compute: function that computes the result without interceptors.
-        args: arguments of ``compute``.
-    """
+    """Pass a call through the active interceptors, by their method of this name."""
     active = ACTIVE.get()
     if not active:
         return compute(*args)

@@ -166,27 +166,22 @@ def _softmax(scores: Tensor, graph: Graph) -> Tensor:
 def _chosen_weights(
     call: AttentionCall, graph: Graph, edges: Tensor, options: AttendOptions
 ) -> Tensor:
-    without: AttendOptions = {**options, "dropout": 0.0, "edge_value": None}
-    nothing = call.key.new_zeros(*call.key.shape[:-1], 1)
-    _, lse = attend_with_lse(call.query, call.key, nothing, graph, **without)
+    scores_only: AttendOptions = {**options, "dropout": 0.0, "edge_value": None}
+    value = call.key.new_zeros(*call.key.shape[:-1], 1)
+    _, lse = attend_with_lse(call.query, call.key, value, graph, **scores_only)
     target = graph.target[edges]
     layout = EdgeLayout(graph.source[edges], target, graph.num_targets, graph.num_sources)
     with without_autocast(call.query.device):
         scores = REFERENCE.edge_scores(call.chosen(edges), layout)
-    reached = lse.index_select(-2, target)
-    masked = reached == -torch.inf  # True if all edges of the target are masked.
-    return (scores - reached.masked_fill(masked, 0.0)).exp()
+    lse = lse.index_select(-2, target)
+    masked = lse == -torch.inf  # True if all edges of the target are masked.
+    return (scores - lse.masked_fill(masked, 0.0)).exp()
 
 
 def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
-    """Return the first engine that can compute on the edges of the graph, for any number of heads.
+    """Return the first engine that supports single edges, this score, and the dtype of ``like``.
 
-    It is the engine "reference" where :func:`edgewise.using_engine` or ``torch.func`` asks for it.
-
-    Args:
-        like: tensor with the device and dtype that the engine must support.
-        graph: the edges.
-        score: score that the engine must support.
+    It is "reference" where :func:`edgewise.using_engine` or ``torch.func`` asks for it.
     """
     if engine_for("auto") == REFERENCE.name:
         return REFERENCE

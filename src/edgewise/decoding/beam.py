@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise.decoding.continuation import Continuation
 from edgewise.layers import EncoderDecoderModel, Memory, TextModel
 
@@ -73,7 +73,13 @@ def beam_search(
         >>> beam_search(model, torch.tensor([[1, 2, 3]]), beams=4, max_new_tokens=5).shape
         torch.Size([1, 8])
     """
-    check_count("beams", beams, 1, "choose for example 4, or call generate() for no beam search")
+    check_range(
+        "beams",
+        beams,
+        "choose for example 4, or call generate() for no beam search",
+        least=1,
+        integer=True,
+    )
     batch, start = prompt.shape
     if memory is not None:
         memory = memory.repeated(beams)

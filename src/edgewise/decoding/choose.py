@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_count, check_positive, check_probability
+from edgewise._utils.arguments import check_range
 
 Choose = Callable[[Tensor], Tensor]
 """Function from logits ``[B, vocab_size]`` to tokens ``[B]``."""
@@ -55,12 +55,11 @@ class Sample:
 
     def __post_init__(self) -> None:
         remedy = "use Greedy() for the most probable token"
-        check_positive("temperature", self.temperature, remedy)
+        check_range("temperature", self.temperature, remedy, above=0)
         if self.top_k is not None:
-            check_count("top_k", self.top_k, 1, remedy)
+            check_range("top_k", self.top_k, remedy, least=1, integer=True)
         if self.top_p is not None:
-            check_positive("top_p", self.top_p, remedy)
-            check_probability("top_p", self.top_p, remedy)
+            check_range("top_p", self.top_p, remedy, above=0, most=1)
 
     def __call__(self, logits: Tensor) -> Tensor:
         chosen = torch.multinomial(self.probabilities(logits), 1, generator=self.generator)

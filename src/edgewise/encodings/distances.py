@@ -15,7 +15,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_least, checked, describe
+from edgewise._utils.arguments import check_range, checked, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import EdgeTerms, TableBias
 from edgewise.encodings.code import GraphEncoding, check_code
@@ -277,7 +277,7 @@ class DistanceEncoding(GraphEncoding):
 
     def __init__(self, width: int, max_distance: int = 5) -> None:
         super().__init__()
-        check_least("max_distance", max_distance, 1, "choose for example 5")
+        check_range("max_distance", max_distance, "choose for example 5", least=1)
         self.max_distance = max_distance
         self.settings = (max_distance,)
         self.project = nn.Linear(max_distance + 1, width, bias=False)
@@ -325,7 +325,7 @@ class ShortestPath(GraphEncoding):
 
     def __init__(self, heads: int, max_distance: int = 20) -> None:
         super().__init__()
-        check_least("max_distance", max_distance, 1, "choose for example 20")
+        check_range("max_distance", max_distance, "choose for example 20", least=1)
         self.max_distance = max_distance
         self.settings = (max_distance,)
         self.table = nn.Parameter(torch.empty(max_distance + 2, heads))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_positive, check_share, checked
+from edgewise._utils.arguments import check_range, checked
 from edgewise.encodings.distances import FAR, hops
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square
@@ -57,8 +57,7 @@ def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> In
         tensor([2, 2, 2, 2])
     """
     check_square(graph, SQUARE)
-    check_positive("alpha", alpha, "choose for example 0.15")
-    check_share("alpha", alpha, "choose for example 0.15")
+    check_range("alpha", alpha, "choose for example 0.15", above=0, below=1)
     nodes = torch.full((graph.num_targets, num_neighbours + 1), FAR, device=graph.device)
     steps = torch.full_like(nodes, FAR)
     for members in members_by_size(graph):

@@ -24,7 +24,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, counted, require
 from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import (
@@ -99,7 +99,7 @@ def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
         >>> values.shape, vectors.shape
         (torch.Size([1, 2]), torch.Size([3, 2]))
     """
-    check_least("k", k, 1, "choose for example 8")
+    check_range("k", k, "choose for example 8", least=1)
     sizes = member_sizes(graph)
     if len(sizes) == 1 and int(sizes[0]) > LARGEST:
         return _of_large(graph, k)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square
@@ -48,7 +48,7 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
                 [0.0000, 0.5000, 0.0000, 0.5000]])
     """
     check_square(graph, SQUARE)
-    check_least("steps", steps, 1, "choose for example 20")
+    check_range("steps", steps, "choose for example 20", least=1)
     code = torch.zeros(graph.num_targets, steps, dtype=torch.double, device=graph.device)
     for members in members_by_size(graph):
         step = members.walk()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_from_zero
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.encodings.code import GraphEncoding, check_code
@@ -41,7 +41,7 @@ def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tenso
         tensor([0, 1, 0])
     """
     check_square(graph, SQUARE)
-    check_from_zero("rounds", rounds, "choose for example 3")
+    check_range("rounds", rounds, "choose for example 3", least=0)
     n = graph.num_targets
     colors = torch.zeros(n, dtype=torch.long, device=graph.device) if initial is None else initial
     if colors.shape != (n,):

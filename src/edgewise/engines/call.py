@@ -21,22 +21,10 @@ from edgewise.attention.scores import Score
 
 @dataclass(eq=False)  # Frozen dataclasses take twice as long to create.
 class AttentionCall:
-    """Arguments of ``attend`` after all checks.
+    """Arguments of ``attend`` after all checks; query, key and value have the same dtype.
 
-    Attributes:
-        query, key, value: vectors of the nodes, ``[..., N, H, D]``, all of one dtype.
-        batch: shape to which the leading dimensions of all arguments broadcast.
-        score: score function.
-        bias, gain: one number per edge and head in the dtype of :func:`accumulator`, or a table
-            with the class of each edge. A score is multiplied by the gain; then the bias is added.
-        edge_key, edge_value: vectors that are added to the key and the value of a source, one per
-            edge and head, in the dtype of :func:`accumulator`, or in 16 bits if the nodes are in 16
-            bits.
-        dropout: probability that a weight is set to 0.
-        seed: seed of the dropout mask.
-        first_edge: index of the first edge in a larger graph, if this call computes a part of it.
-            The parts then use different sections of one dropout mask.
-        normaliser: α-entmax, or ``None`` for softmax.
+    Edge terms and vectors have the dtype of :func:`accumulator`, or 16 bits for edge vectors of
+    16-bit nodes.
     """
 
     query: Tensor
@@ -73,10 +61,7 @@ class AttentionCall:
         return replace(self, key=key, value=value)
 
     def chosen(self, edges: Tensor) -> AttentionCall:
-        """Return the call restricted to some edges, for computing their scores.
-
-        ``edges`` are the indices of these edges, and the scores have their order.
-        """
+        """Return the call restricted to edges with these indices, for computing their scores."""
         return replace(
             self,
             bias=_of_edges(self.bias, edges, 2),
@@ -87,28 +72,17 @@ class AttentionCall:
         )
 
 
-def _of_edges(given: Any, edges: slice | Tensor, dims: int) -> Any:
-    """Return the entries of some edges of ``given``.
-
-    Args:
-        given: a tensor with one entry per edge, a table with the class of each edge, edge features,
-            or ``None``.
-        edges: the edges, as a slice or as indices.
-        dims: position of the edge dimension of a tensor, counted from the last dimension, which is
-            1.
-    """
-    if given is None:
+def _of_edges(term: Any, edges: slice | Tensor, dims: int) -> Any:
+    """Return the entries of some edges; a tensor has them in dimension ``-dims``."""
+    if term is None:
         return None
-    if isinstance(given, Tensor):
-        return given[(..., edges, *[slice(None)] * (dims - 1))]
-    return given.edges(edges)
+    if isinstance(term, Tensor):
+        return term[(..., edges, *[slice(None)] * (dims - 1))]
+    return term.edges(edges)
 
 
 def for_each_query(query: Tensor, x: Tensor) -> Tensor:
-    """Repeat the heads of keys or values ``x [..., N, H, D]`` to the number of query heads.
-
-    This is grouped-query attention: consecutive query heads share a head of ``x``.
-    """
+    """Repeat heads of ``x [..., N, H, D]`` so that consecutive query heads share one of them."""
     group = query.shape[-2] // max(x.shape[-2], 1)
     return x if group == 1 else x.repeat_interleave(group, dim=-2)
 
@@ -135,13 +109,10 @@ LEAST_DIGITS = 2.0**-14
 
 
 def exceeds_lse(largest: Tensor) -> bool:
-    """Return whether a log-sum-exp of this size, kept as one number, would lose the sum.
+    """Return whether a log-sum-exp would round away the logarithm of the sum of the weights.
 
-    A log-sum-exp is the largest score plus the logarithm of a sum. If biases are around -1e9, the
-    second term is rounded away, and weights computed from it no longer sum to 1.
-
-    Args:
-        largest: the largest bias of each target.
+    It is stored as one number: the largest score plus this logarithm. With biases around -1e9,
+    weights computed from it would not sum to 1. ``largest`` is the largest bias of each target.
     """
     if largest.is_meta or not largest.numel():
         return False
@@ -152,22 +123,7 @@ def exceeds_lse(largest: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Problem:
-    """Properties of a call and its graph that determine the choice of an engine.
-
-    Attributes:
-        operation: "attend", "aggregate" or "edges" (scores or softmax of single edges).
-        width, value_width: width of a head of keys and of values.
-        grid: number of pairs of target and source that the engine ``dense`` computes, including
-            pairs without an edge.
-        full: whether ``dense`` needs no mask, because all pairs are edges or the mask is causal.
-        tiled: number of pairs that the engine ``tiles`` computes, plus the cost of loading sources;
-            ``None`` if it does not support the graph.
-        packed: whether the graph consists of packed sequences, for which GPUs have special kernels
-            (``tiles/varlen.py``).
-        duplicates: function that returns whether an edge occurs twice. It is called only if needed,
-            because it sorts the edges.
-        lse: whether the log-sum-exp of the scores is returned too.
-    """
+    """Properties of a call and its graph that determine the choice of an engine."""
 
     operation: str
     num_targets: int

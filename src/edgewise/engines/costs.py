@@ -28,33 +28,22 @@ TABLE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of each operation on one type of device.
-
-    Attributes:
-        origin: text that says where the numbers come from.
-        measured: whether the numbers were measured on a device of this type.
-        seconds: ``{method of computation: {operation: seconds for one operation}}``.
-
-    """
+    """Seconds of each operation on one type of device."""
 
     origin: str
     measured: bool
     seconds: dict[str, dict[str, float]]
 
     def of(self, works: Iterable[Work]) -> list[float]:
-        """Return, for each work, its estimated seconds, forward and backward together.
-
-        A work consists of the name of a method of computation and the count of each operation. The
-        estimate is infinite if the table does not know the method.
-        """
+        """Return the estimated seconds of each work; infinity if the method is unknown."""
         estimates = []
         for form, amounts in works:
             if form not in self.seconds:
                 estimates.append(math.inf)
                 continue
-            each, total = self.seconds[form], 0.0
+            per_operation, total = self.seconds[form], 0.0
             for name, amount in amounts.items():
-                total += each[name] * amount
+                total += per_operation[name] * amount
             estimates.append(total)
         return estimates
 
@@ -67,20 +56,12 @@ OTHERS = "cuda"
 
 
 def entry_name(kind: str, dtype: torch.dtype) -> str:
-    """Return the table's name for a device type and a dtype, such as "cpu, 16 bits".
-
-    Args:
-        kind: type of device, such as "cpu".
-        dtype: dtype of the call.
-    """
+    """Return the table's name for a device type and a dtype, such as "cpu, 16 bits"."""
     return f"{kind}, 16 bits" if dtype.itemsize == 2 else kind
 
 
 def costs_on(device: torch.device, dtype: torch.dtype) -> Costs:
-    """Return the costs for a device and dtype.
-
-    If the table has no entry for 16 bits, these are the costs of float32.
-    """
+    """Return the costs for a device and dtype; those of float32 if there are none for 16 bits."""
     kind = device.type if device.type in COSTS else OTHERS
     return COSTS.get(entry_name(kind, dtype), COSTS[kind])
 

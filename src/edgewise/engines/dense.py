@@ -23,48 +23,32 @@ from edgewise.engines.merge import softmax_with_lse
 from edgewise.engines.reference import REFERENCE, EdgeLayout, expand, wide
 
 HOPPER = (9, 0)
-MOST_MASKED_PLACES = 1 << 30  # Maximum number of pairs in a boolean mask, which then takes 1 GiB.
+MOST_MASKED_PAIRS = 1 << 30  # Maximum number of pairs in a boolean mask, which then takes 1 GiB.
 
 
-class Places(NamedTuple):
-    """Indices of nodes ("places") after all graphs of a packed batch are padded to one length.
+class Padding(NamedTuple):
+    """Padding of all graphs of a packed batch to one length."""
 
-    Attributes:
-        node: ``[blocks * length]``, the node at each place; 0 for padding.
-        of_node: ``[N]``, the place of each node.
-    """
-
-    node: Tensor
-    of_node: Tensor
+    node: Tensor  # [blocks * length], the node at each position; 0 for padding.
+    position: Tensor  # [N], the position of each node.
 
 
 @dataclass(frozen=True, eq=False)
 class DenseLayout:
-    """Graph as boolean matrices of ``rows`` targets and ``columns`` sources.
+    """Graph as boolean matrices ("blocks") of ``rows`` targets and ``columns`` sources.
 
-    A packed batch has one matrix ("block") for each of its graphs; other graphs have one block.
-
-    Attributes:
-        list_edges: function that returns the graph as a list of edges.
-        row_places: indices of the targets after padding; ``None`` without padding.
-        column_places: indices of the sources after padding; ``None`` without padding.
-        mask: boolean ``[blocks, rows, columns]``, True for edges; ``None`` if all pairs are edges
-            or the graph is causal.
-        causal: whether the mask is the lower triangle, in which case it is not stored.
-        slot: ``[E]``, position ``(block * rows + row) * columns + column`` of each edge; ``None``
-            if edge e is at position e.
-
+    A packed batch has one block for each of its graphs; other graphs have one block.
     """
 
     blocks: int
     rows: int
     columns: int
     list_edges: Callable[[], EdgeLayout]
-    row_places: Places | None = None
-    column_places: Places | None = None
-    mask: Tensor | None = None
-    causal: bool = False
-    slot: Tensor | None = None
+    row_padding: Padding | None = None
+    column_padding: Padding | None = None
+    mask: Tensor | None = None  # [blocks, rows, columns]; None if full or causal.
+    causal: bool = False  # Whether the mask is the lower triangle.
+    slot: Tensor | None = None  # [E], index of each edge's pair; None if edges are in this order.
 
     @property
     def full(self) -> bool:
@@ -77,7 +61,7 @@ class DenseLayout:
         return self.list_edges()
 
     @property
-    def places(self) -> int:
+    def num_pairs(self) -> int:
         """Number of pairs of a target and a source in all blocks, with or without an edge."""
         return self.blocks * self.rows * self.columns
 
@@ -85,10 +69,7 @@ class DenseLayout:
 class Dense:
     """Attention over all pairs of nodes, with a mask for pairs that are not edges.
 
-    It calls ``scaled_dot_product_attention`` if possible, and otherwise computes scores and softmax
-    explicitly. The dropout mask comes from PyTorch's generator, so it differs from that of other
-    engines. On a GPU, a NaN or infinity of a source may reach targets that do not attend to it: see
-    ``_would_spread``.
+    Its dropout mask comes from PyTorch's generator, so it differs from that of other engines.
     """
 
     name = "dense"
@@ -104,15 +85,12 @@ class Dense:
             reasons.append("edge_key and edge_value would need a vector for every pair of nodes")
         if problem.reduce in ("max", "min"):
             reasons.append(f"it cannot reduce by {problem.reduce}")
-        if problem.grid > MOST_MASKED_PLACES and not (problem.full and self._fused(problem)):
+        if problem.grid > MOST_MASKED_PAIRS and not (problem.full and self._fused(problem)):
             reasons.append(f"{problem.grid:,} pairs of nodes are too many for a matrix")
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of times each operation runs, for the time estimate in ``costs.py``.
-
-        Pairs of a target and a source cost most, because their scores are written to memory.
-        """
+        """Return the number of times each operation runs; pairs cost most."""
         heads = problem.batch * problem.heads
         pairs, elements = heads * problem.grid, problem.width + problem.value_width
         if problem.operation == "aggregate":
@@ -133,22 +111,22 @@ class Dense:
                 "masked pair": masked * pairs,
                 "product": pairs * elements,
             }
-        own = not (problem.score is None or isinstance(problem.score, Dot))
+        custom = not (problem.score is None or isinstance(problem.score, Dot))
         return "dense scores", {
             "call": 1,
             "pair": pairs,
             "masked pair": masked * pairs,
             "term pair": (problem.gain + problem.bias) * pairs,
-            "own pair": own * pairs,  # A user-defined score has a vector for each pair.
-            "own element": own * pairs * problem.width,
+            "own pair": custom * pairs,  # A user-defined score has a vector for each pair.
+            "own element": custom * pairs * problem.width,
             "product": pairs * elements,
             "entmax pair": problem.entmax * pairs,
         }
 
     def attend(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
         """Return the attention output ``[..., N_dst, H, Dv]``."""
-        own_sums = call.gain is not None or call.normaliser is not None
-        if not isinstance(call.score, Dot) or own_sums or layout.places == 0:
+        needs_scores = call.gain is not None or call.normaliser is not None
+        if not isinstance(call.score, Dot) or needs_scores or layout.num_pairs == 0:
             return self.attend_with_lse(call, layout)[0]
         if layout.full and _would_vanish(call):
             return self.attend_with_lse(call, layout)[0]
@@ -172,9 +150,9 @@ class Dense:
         if mask is not None and 1 < len(mask) < call.batch.numel() * layout.blocks:
             mask = mask.expand(*call.batch, *mask.shape).flatten(0, -4)
         nodes = (
-            _members(query, layout.row_places, layout.rows, call.batch),
-            _members(call.key, layout.column_places, layout.columns, call.batch),
-            _members(call.value, layout.column_places, layout.columns, call.batch),
+            _members(query, layout.row_padding, layout.rows, call.batch),
+            _members(call.key, layout.column_padding, layout.columns, call.batch),
+            _members(call.value, layout.column_padding, layout.columns, call.batch),
         )
         causal, dropout = layout.causal and mask is None, call.dropout
         with _best_kernels(query) if mask is None and query.is_cuda else nullcontext():
@@ -182,13 +160,10 @@ class Dense:
                 *nodes, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
             ).transpose(1, 2)
         shape = *call.batch, layout.blocks * layout.rows, *out.shape[2:]
-        return _from_places(_shaped(out, shape), layout.row_places)
+        return _unpad(_shaped(out, shape), layout.row_padding)
 
     def attend_with_lse(self, call: AttentionCall, layout: DenseLayout) -> tuple[Tensor, Tensor]:
-        """Return output ``[..., N_dst, H, Dv]`` and log-sum-exp of the scores ``[..., N_dst, H]``.
-
-        All scores are kept in memory.
-        """
+        """Return output and log-sum-exp; all scores are kept in memory."""
         if _would_spread(call, layout):
             return REFERENCE.attend_with_lse(call, layout.edges)
         scores = self._scores(call, layout)
@@ -206,16 +181,7 @@ class Dense:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: DenseLayout
     ) -> Tensor:
-        """Return the sum or mean of weight · value for each target, ``[..., N_dst, H, D]``.
-
-        It is computed as the matrix of edge weights times the matrix of values.
-
-        Args:
-            value: vectors of the source nodes, ``[..., N_src, H, D]``.
-            weight: weights of the edges, ``[..., E, H]``; ``None`` for weights of 1.
-            reduce: "sum" or "mean".
-            layout: mask of the graph.
-        """
+        """Return the matrix of edge weights times that of values; ``reduce`` is "sum" or "mean"."""
         if not layout.full and can_read(value) and not _finite(value):
             return REFERENCE.aggregate(value, weight, reduce, layout.edges)
         matrix = _edge_counts(layout, value)
@@ -237,10 +203,7 @@ class Dense:
         )
 
     def _scores(self, call: AttentionCall, layout: DenseLayout) -> Tensor:
-        """Return the scores of all pairs, ``[..., blocks, H, rows, columns]``; -inf for non-edges.
-
-        A block is one graph of a packed batch. Its rows are targets, and its columns are sources.
-        """
+        """Return the scores ``[..., blocks, H, rows, columns]``; -inf for pairs without an edge."""
         query, key = wide(_rows(call.query, layout)), wide(_columns(call.key, layout))
         heads = call.query.shape[-2]
         if isinstance(call.score, Dot):
@@ -263,10 +226,7 @@ class Dense:
 
 
 def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tensor]:
-    """Return the attention weights and the log-sum-exp of the scores over the last dimension.
-
-    ``normaliser`` is ``None`` for softmax. With α-entmax, the log-sum-exp is not needed and is 0.
-    """
+    """Return the attention weights and the log-sum-exp of the scores, which is 0 for entmax."""
     if normaliser is None:
         return softmax_with_lse(scores, -1)
     lse = scores.detach().new_zeros(scores.shape[:-1])
@@ -284,36 +244,27 @@ def _normalised(scores: Tensor, normaliser: Entmax | None) -> tuple[Tensor, Tens
 def _would_spread(call: AttentionCall, layout: DenseLayout) -> bool:
     """Return whether NaN or infinity of a node would reach targets that do not attend to it.
 
-    In the matrix product, a pair without an edge has weight 0, and 0 times NaN is NaN. If the
-    result is True, the engine "reference" computes the call instead. The gradient of the output is
-    not checked. In compiled code and on a GPU nothing is checked and the result is False, because
-    reading the values would wait for the device.
+    In the matrix product, a pair without an edge has weight 0, and 0 times NaN is NaN. In compiled
+    code and on a GPU nothing is read and the result is False. Gradients are not checked.
     """
     if layout.full or not can_read(call.query, call.key, call.value):
         return False
     if call.bias is not None and not _finite(call.bias, or_dropped=True):
         return True
     weight = call.score.weight if isinstance(call.score, Additive) else None
-    given = (call.query, call.key, call.value, call.gain, weight)
-    return not all(x is None or _finite(x) for x in given)
+    others = (call.query, call.key, call.value, call.gain, weight)
+    return not all(x is None or _finite(x) for x in others)
 
 
 def _would_vanish(call: AttentionCall) -> bool:
-    """Return whether PyTorch's fused kernel could return 0 instead of NaN.
-
-    On a CPU, the kernel returns 0 for a target whose scores are all NaN, because of a NaN in query
-    or key.
-    """
+    """Return whether PyTorch's fused kernel on a CPU could return 0 for scores of NaN."""
     nodes = call.query, call.key
     return can_read(*nodes) and not all(_finite(x) for x in nodes)
 
 
-def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
-    """Return whether all values of ``given``, a tensor or a table of biases, are finite.
-
-    With ``or_dropped``, -inf is allowed too: a bias of -inf removes an edge.
-    """
-    x = (given.table if isinstance(given, TableBias) else given).detach()
+def _finite(term: EdgeTerm, *, or_dropped: bool = False) -> bool:
+    """Return whether all values are finite; with ``or_dropped``, a bias may also be -inf."""
+    x = (term.table if isinstance(term, TableBias) else term).detach()
     if x.is_meta or not x.numel():
         return True
     if or_dropped:
@@ -322,10 +273,9 @@ def _finite(given: EdgeTerm, *, or_dropped: bool = False) -> bool:
 
 
 def _best_kernels(query: Tensor) -> AbstractContextManager[None]:
-    """Return a context in which PyTorch prefers cuDNN's attention kernels, on Hopper or later GPUs.
+    """Return a context in which PyTorch prefers cuDNN's kernels, which are fastest from Hopper on.
 
-    There they are the fastest without a mask, but by default PyTorch tries them last. The context
-    does nothing if the user has disabled any of PyTorch's attention kernels.
+    It does nothing if the user has disabled any of PyTorch's attention kernels.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -348,19 +298,10 @@ def _positive(query: Tensor, scale: float) -> tuple[Tensor, float]:
     return (-query, -scale) if scale < 0 else (query * 0.0, 1.0)
 
 
-def _members(x: Tensor, places: Places | None, length: int, batch: torch.Size) -> Tensor:
-    """Reshape ``[..., N, H, D]`` to ``[batch * blocks, H, length, D]`` for PyTorch's kernels.
-
-    The function creates few views, because in a small model each view takes as long as the
-    computation.
-
-    Args:
-        x: query, key or value.
-        places: indices of the nodes after padding; ``None`` without padding.
-        length: padded number of nodes of each graph of a packed batch.
-        batch: shape to which the leading dimensions are broadcast.
-    """
-    x = _to_places(x, places)
+def _members(x: Tensor, padding: Padding | None, length: int, batch: torch.Size) -> Tensor:
+    """Reshape ``[..., N, H, D]`` to ``[batch * blocks, H, length, D]`` for PyTorch's kernels."""
+    # There are few views here, because in a small model each view takes as long as the computation.
+    x = _pad(x, padding)
     if x.shape[:-3] != batch:
         x = x.expand(*batch, *x.shape[-3:])
     members = batch.numel() * (x.shape[-3] // length)
@@ -371,14 +312,14 @@ def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x.shape == shape else x.reshape(shape)
 
 
-def _to_places(x: Tensor, places: Places | None) -> Tensor:
+def _pad(x: Tensor, padding: Padding | None) -> Tensor:
     """Pad the packed graphs: gather ``[..., N, H, D]`` to ``[..., blocks * length, H, D]``."""
-    return x if places is None else x.index_select(-3, places.node)
+    return x if padding is None else x.index_select(-3, padding.node)
 
 
-def _from_places(x: Tensor, places: Places | None) -> Tensor:
+def _unpad(x: Tensor, padding: Padding | None) -> Tensor:
     """Remove the padding: gather ``[..., blocks * length, H, D]`` to ``[..., N, H, D]``."""
-    return x if places is None else x.index_select(-3, places.of_node)
+    return x if padding is None else x.index_select(-3, padding.position)
 
 
 def _pairs(key: Tensor) -> Tensor:
@@ -390,23 +331,16 @@ def _upper(layout: DenseLayout, device: torch.device) -> Tensor:
 
 
 def _rows(x: Tensor, layout: DenseLayout) -> Tensor:
-    return _blocks(x, layout.row_places, layout.blocks, layout.rows)
+    return _blocks(x, layout.row_padding, layout.blocks, layout.rows)
 
 
 def _columns(x: Tensor, layout: DenseLayout) -> Tensor:
-    return _blocks(x, layout.column_places, layout.blocks, layout.columns)
+    return _blocks(x, layout.column_padding, layout.blocks, layout.columns)
 
 
-def _blocks(x: Tensor, places: Places | None, blocks: int, length: int) -> Tensor:
-    """Pad and reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``.
-
-    Args:
-        x: vectors of the nodes.
-        places: indices of the nodes after padding; ``None`` without padding.
-        blocks: number of graphs of a packed batch.
-        length: padded number of nodes of each graph.
-    """
-    x = _to_places(x, places)
+def _blocks(x: Tensor, padding: Padding | None, blocks: int, length: int) -> Tensor:
+    """Pad and reshape ``[..., N, H, D]`` to ``[..., blocks, H, length, D]``."""
+    x = _pad(x, padding)
     # Tensor.reshape is faster than Tensor.unflatten.
     split = x.reshape(*x.shape[:-3], blocks, length, *x.shape[-2:])
     return split.transpose(-2, -3)
@@ -414,31 +348,21 @@ def _blocks(x: Tensor, places: Places | None, blocks: int, length: int) -> Tenso
 
 def _nodes(x: Tensor, layout: DenseLayout) -> Tensor:
     """Reshape ``[..., blocks, H, rows, D]`` to ``[..., N_dst, H, D]``, without the padding."""
-    return _from_places(x.transpose(-2, -3).flatten(-4, -3), layout.row_places)
+    return _unpad(x.transpose(-2, -3).flatten(-4, -3), layout.row_padding)
 
 
 def _grid(term: EdgeTerm, layout: DenseLayout, heads: int, fill: float) -> Tensor:
-    """Scatter a bias or gain ``[..., E, H]`` to a matrix ``[..., blocks, H, rows, columns]``.
-
-    Args:
-        term: the bias or gain.
-        layout: dense form of the graph.
-        heads: number of heads H, to which a term that all heads share is expanded.
-        fill: value of pairs without an edge.
-    """
+    """Scatter a bias or gain ``[..., E, H]`` to a matrix ``[..., blocks, H, rows, columns]``."""
     edge = expand(term).movedim(-1, -2)  # [..., H or 1, E]
     if layout.slot is not None:
-        empty = edge.new_full((*edge.shape[:-1], layout.places), fill)
+        empty = edge.new_full((*edge.shape[:-1], layout.num_pairs), fill)
         edge = empty.index_copy(-1, layout.slot, edge)
     grid: Tensor = edge.unflatten(-1, (layout.blocks, layout.rows, layout.columns))
     return grid.movedim(-4, -3).expand(*grid.shape[:-4], -1, heads, -1, -1)
 
 
 def _edge_counts(layout: DenseLayout, like: Tensor) -> Tensor:
-    """Return the adjacency matrix ``[blocks, 1, rows, columns]`` as ones and zeros.
-
-    It has the device of ``like``, and its dtype (float32 instead of a 16-bit dtype).
-    """
+    """Return the adjacency matrix ``[blocks, 1, rows, columns]``, not in 16 bits."""
     shape = (layout.blocks, layout.rows, layout.columns)
     matrix = torch.ones(shape, dtype=wide(like).dtype, device=like.device)
     if layout.mask is not None:

@@ -21,15 +21,8 @@ def dropout_mask(
     """Return the dropout mask ``[batch, edges, heads]``: 1 / (1 - p) for kept weights, else 0.
 
     The C++ and Triton kernels compute the same mask, in the forward and again in the backward pass.
-
-    Args:
-        seed: seed of the mask.
-        probability: probability p that a weight is set to 0.
-        batch: number of examples.
-        first_edge: index of the first edge in a larger graph, or 0.
-        edges: number of edges.
-        heads: number of heads.
-        like: tensor that has the dtype and device of the mask.
+    ``first_edge`` is the index of the first edge in a larger graph, if the call computes a part of
+    it.
     """
     edge = torch.arange(first_edge, first_edge + edges, device=like.device)[None, :, None]
     head = torch.arange(heads, device=like.device)
@@ -37,8 +30,8 @@ def dropout_mask(
     word = _mix((seed & WORD) ^ _mix(edge & WORD))
     word = _mix(word ^ _mix((head + 0x9E3779B9) & WORD))
     word = _mix(word ^ _mix((member + (seed >> 32)) & WORD))
-    kept = (word >= int(probability * 2**32)).to(like.dtype)
-    return kept / (1.0 - probability) if probability < 1 else torch.zeros_like(kept)
+    is_kept = (word >= int(probability * 2**32)).to(like.dtype)
+    return is_kept / (1.0 - probability) if probability < 1 else torch.zeros_like(is_kept)
 
 
 def _mix(word: Tensor) -> Tensor:

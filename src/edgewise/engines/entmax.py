@@ -43,17 +43,11 @@ TERMS = 8
 
 
 def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int) -> Tensor:
-    """Return the α-entmax weights, in the shape of the scores.
+    """Return the α-entmax weights; they are 0 if all scores of a neighbourhood are -inf.
 
-    If all scores of a neighbourhood are -inf, its weights are 0.
-
-    Args:
-        scores: scores s, -inf for pairs that are not edges.
-        most: greatest score of each neighbourhood, in a shape that broadcasts against the scores;
-            0 if the neighbourhood is empty or all its scores are -inf.
-        alpha: α, a number or a tensor that broadcasts against the scores.
-        total: function that sums over each neighbourhood; its result broadcasts against the scores.
-        count: size of the largest neighbourhood.
+    ``most`` is the greatest score of each neighbourhood, or 0 if there is none above -inf. It,
+    ``alpha`` and the sums that ``total`` returns broadcast against the scores. ``count`` is the
+    size of the largest neighbourhood.
     """
     if is_tracing((scores,)) or in_functorch_transform():
         return _traced(scores, most, alpha, total, count)
@@ -63,10 +57,7 @@ def entmax(scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, co
 
 
 class _Entmax(torch.autograd.Function):
-    """α-entmax, whose gradient is computed from the weights.
-
-    Second derivatives repeat the forward pass with differentiable operations (:func:`_traced`).
-    """
+    """α-entmax with a gradient from the weights; second derivatives use :func:`_traced`."""
 
     @staticmethod
     def forward(  # noqa: PLR0917 - torch.autograd.Function passes positional arguments
@@ -90,18 +81,19 @@ class _Entmax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores, learned, most, weights = ctx.saved_tensors
         alpha, total = ctx.alpha if learned is None else learned, ctx.total
-        wanted = ctx.needs_input_grad[:2]
+        needs_scores, needs_alpha = ctx.needs_input_grad[:2]
         if torch.is_grad_enabled():
             again = _traced(scores, most, alpha, total, ctx.count)
-            leaves = [x for x, want in zip((scores, learned), wanted, strict=True) if want]
-            found = iter(torch.autograd.grad(again, leaves, grad, create_graph=True))
-            return *(next(found) if want else None for want in wanted), None, None, None, None
+            leaves = [x for x, need in ((scores, needs_scores), (learned, needs_alpha)) if need]
+            grads = iter(torch.autograd.grad(again, leaves, grad, create_graph=True))
+            of_scores = next(grads) if needs_scores else None
+            return of_scores, next(grads) if needs_alpha else None, None, None, None, None
         read = weights > 0
         slopes = torch.where(read, weights.pow(2 - alpha), 0.0)
         mean = _divisor(total(slopes))
-        of_scores = slopes * (grad - total(slopes * grad) / mean) if wanted[0] else None
+        of_scores = slopes * (grad - total(slopes * grad) / mean) if needs_scores else None
         of_alpha = None
-        if wanted[1]:
+        if needs_alpha:
             logs = torch.where(read, weights, 1.0).log()
             change = weights * _by_power(logs, alpha - 1)
             change = change - slopes * (total(change) / mean)
@@ -115,16 +107,8 @@ def _threshold(
     """Return c - ``most`` for the threshold c, by Newton's method started at 0.
 
     The product of (sum of weights - 1) and the sum of slopes is at most count² at first. Each step
-    divides it by at least 4, and the sum of slopes stays above 1. This bounds the number of steps
-    for any scores; usually far fewer are needed.
-
-    Args:
-        gap: scores minus the greatest score of their neighbourhood.
-        power: α - 1.
-        total: function that sums over each neighbourhood.
-        count: size of the largest neighbourhood.
-        looks: whether to stop at convergence. On a GPU this is False and all steps are made,
-            because each test would wait for the device.
+    divides it by at least 4, and the sum of slopes stays above 1. This bounds the number of steps.
+    ``looks`` allows to stop at convergence; on a GPU each test would wait for the device.
     """
     tiny = torch.finfo(gap.dtype).eps
     steps = math.ceil(math.log(max(count, 2) ** 2 / tiny, 4))
@@ -140,12 +124,7 @@ def _threshold(
 
 
 def _weights(y: Tensor, power: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Return exp L(y) and its derivative with respect to y.
-
-    Args:
-        y: score minus threshold, for each pair.
-        power: α - 1.
-    """
+    """Return exp L(y) and its derivative; y is score minus threshold, and ``power`` is α - 1."""
     t = y * power
     if isinstance(power, float) and power in (0.5, 1.0):
         left = (1 + t).clamp(min=0)
@@ -160,12 +139,7 @@ def _weights(y: Tensor, power: float | Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_power(logs: Tensor, power: float | Tensor) -> Tensor:
-    r"""Return ∂L / ∂ε for given L: :math:`-L^2 (e^{-t} - 1 + t) / t^2` with t = ε L.
-
-    Args:
-        logs: L, the logarithms of the weights.
-        power: ε = α - 1.
-    """
+    r"""Return ∂L / ∂ε for given L: :math:`-L^2 (e^{-t} - 1 + t) / t^2` with t = ε L."""
     t = power * logs
     near = t.abs() < NEAR
     series = torch.zeros_like(t)
@@ -178,10 +152,7 @@ def _by_power(logs: Tensor, power: float | Tensor) -> Tensor:
 def _traced(
     scores: Tensor, most: Tensor, alpha: float | Tensor, total: Total, count: int
 ) -> Tensor:
-    """Return the α-entmax weights by differentiable operations, for ``torch.func`` and tracing.
-
-    The arguments are those of :func:`entmax`.
-    """
+    """Return the α-entmax weights by differentiable operations, for ``torch.func`` and tracing."""
     power = (alpha if isinstance(alpha, Tensor) else scores.new_full((), alpha)) - 1
     dropped = scores == -torch.inf
     gap = (scores - most.detach()).masked_fill(dropped, NEVER)
@@ -197,10 +168,7 @@ def _traced(
 
 
 def _smooth_weights(y: Tensor, dropped: Tensor, power: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same as :func:`_weights`, by operations whose derivatives are all finite.
-
-    ``dropped`` is True for scores of -inf, whose weights are 0.
-    """
+    """Return the same as :func:`_weights`, by operations whose derivatives are all finite."""
     t = power * y
     off = dropped | (t <= -1)
     near = (t.abs() < NEAR) & ~dropped

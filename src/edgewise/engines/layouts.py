@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.engines import triton_rows
-from edgewise.engines.dense import DenseLayout, Places
+from edgewise.engines.dense import DenseLayout, Padding
 from edgewise.engines.native import library
 from edgewise.engines.reference import EdgeLayout
 from edgewise.engines.rows.layout import RowsLayout
@@ -50,16 +50,15 @@ def graph_facts(graph: Graph) -> GraphFacts:
 
 
 def execution_parts(graph: Graph) -> Sequence[Graph]:
-    """Return the parts of a graph that may be computed on different engines and then merged.
+    """Return the members of a union, which may be computed on different engines and then merged.
 
-    The parts are the members of a union of patterns. If the sources of some members are stored as
-    ranges and those of other members as lists of edges, all members with ranges form one part.
+    Members whose sources are ranges form one of them, if there are others too.
     """
     return graph.derived(_execution_parts)
 
 
 def _execution_parts(graph: Graph) -> Sequence[Graph]:
-    runs = [part for part in graph.parts if isinstance(part, Intervals | Runs)]
+    runs = [member for member in graph.parts if isinstance(member, Intervals | Runs)]
     if not 0 < len(runs) < len(graph.parts):
         return graph.parts
     # In a union, the members made of runs come first.
@@ -68,10 +67,7 @@ def _execution_parts(graph: Graph) -> Sequence[Graph]:
 
 
 class GraphSizes(TypedDict):
-    """Type of the numbers by which a graph affects the choice of an engine; cached on the graph.
-
-    :class:`~edgewise.engines.call.Problem` describes them.
-    """
+    """Type of the numbers by which a graph affects the choice of an engine."""
 
     num_targets: int
     num_sources: int
@@ -118,82 +114,65 @@ def _sizes(graph: Graph) -> GraphSizes:
 def _dense_shape(graph: Graph) -> tuple[int, int, int]:
     """Return the numbers of blocks, rows and columns of the dense layout of a graph.
 
-    The layout has one block for each segment of a packed batch if that is smaller than one block
-    for the whole graph.
+    Segments of a packed batch get separate blocks if these are smaller than one block in all.
     """
-    whole = 1, graph.num_targets, graph.num_sources
+    one_block = 1, graph.num_targets, graph.num_sources
     if graph.segments is None or not graph.segments[0].numel():
-        return whole
+        return one_block
     targets, sources = graph.segments
     shape = targets.numel(), int(targets.max()), int(sources.max())
-    return shape if math.prod(shape) < math.prod(whole) else whole
+    return shape if math.prod(shape) < math.prod(one_block) else one_block
 
 
 def _dense_layout(graph: Graph) -> DenseLayout:
     shape = _dense_shape(graph)
     blocks, rows, columns = shape
     sizes = graph.derived(_sizes)
-    places, full = sizes["grid"], sizes["full"]
+    num_pairs, full = sizes["grid"], sizes["full"]
 
     def edges() -> EdgeLayout:
         return layout_of(graph, EdgeLayout)
 
-    if full and places == graph.num_edges:
+    if full and num_pairs == graph.num_edges:
         return DenseLayout(*shape, list_edges=edges)
     targets, sources = graph.segments if graph.segments and blocks > 1 else (None, None)
-    row_places, column_places = _padded_places(targets, rows), _padded_places(sources, columns)
-    row = graph.target if row_places is None else row_places.of_node[graph.target]
-    column = graph.source if column_places is None else column_places.of_node[graph.source]
+    row_padding, column_padding = _padding(targets, rows), _padding(sources, columns)
+    row = graph.target if row_padding is None else row_padding.position[graph.target]
+    column = graph.source if column_padding is None else column_padding.position[graph.source]
     slot = row * columns + column % max(columns, 1)
     if full:
         return DenseLayout(*shape, list_edges=edges, causal=True, slot=slot)
-    mask = torch.zeros(places, dtype=torch.bool, device=graph.device).index_fill_(0, slot, True)
+    mask = torch.zeros(num_pairs, dtype=torch.bool, device=graph.device).index_fill_(0, slot, True)
     return DenseLayout(
         *shape,
         list_edges=edges,
-        row_places=row_places,
-        column_places=column_places,
+        row_padding=row_padding,
+        column_padding=column_padding,
         mask=mask.view(shape),
         slot=slot,
     )
 
 
-def _padded_places(sizes: Tensor | None, length: int) -> Places | None:
-    """Return the index of each node after padding segments to ``length``; None if none is padded.
-
-    Args:
-        sizes: number of nodes of each segment, or None for a graph without segments.
-        length: length after padding.
-    """
+def _padding(sizes: Tensor | None, length: int) -> Padding | None:
+    """Return the padding of segments to ``length``; None if it is not needed."""
     if sizes is None or bool((sizes == length).all()):
         return None
     segment, position = runs_and_positions(sizes)
-    place = segment * length + position
-    node = torch.arange(place.numel(), device=sizes.device)
-    node_at = node.new_zeros(sizes.numel() * length).index_copy_(0, place, node)
-    return Places(node_at, place)
+    padded_position = segment * length + position
+    node = torch.arange(padded_position.numel(), device=sizes.device)
+    node_at = node.new_zeros(sizes.numel() * length).index_copy_(0, padded_position, node)
+    return Padding(node_at, padded_position)
 
 
 class Tiling(NamedTuple):
-    """Estimated cost of a graph on the engine ``tiles``.
+    """Estimated cost of a graph on the engine ``tiles``."""
 
-    Attributes:
-        pairs: number of computed pairs of target and source, plus the cost of loading sources,
-            expressed as a number of pairs.
-        packed: whether the graph consists of packed sequences. For these, GPUs compute only pairs
-            that are edges.
-    """
-
-    pairs: int
-    packed: bool = False
+    pairs: int  # Computed pairs of target and source, plus the cost of loading sources.
+    packed: bool = False  # Whether the graph consists of packed sequences; see ``tiles/varlen.py``.
 
 
 def _tiling(graph: Graph) -> Tiling | None:
-    """Return the cost of a graph on the engine ``tiles``; None if it does not support the graph.
-
-    The engine supports graphs in which the sources of each target are ranges of consecutive or
-    evenly spaced nodes.
-    """
+    """Return the cost of a graph on the engine ``tiles``; None if it does not support the graph."""
     if isinstance(graph, Edges):
         return None
     if isinstance(graph, Permuted):
@@ -217,11 +196,8 @@ def _tiling(graph: Graph) -> Tiling | None:
 
 
 def _common_step(graph: Graph) -> int | None:
-    """Return the least common multiple of the steps between the sources of a target.
-
-    Returns None if it is too large, or if the sources are not ranges with a constant step.
-    """
-    steps = [part.step for part in graph.parts if isinstance(part, Intervals | Runs)]
+    """Return the least common multiple of the steps of all ranges; None if too large."""
+    steps = [member.step for member in graph.parts if isinstance(member, Intervals | Runs)]
     if len(steps) < len(graph.parts):
         return None
     common = math.lcm(*steps)
@@ -230,8 +206,8 @@ def _common_step(graph: Graph) -> int | None:
 
 def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
     if isinstance(graph, Permuted):
-        by_place: TilesLayout | FlexLayout = layout_of(graph.graph, TilesLayout)
-        return by_place.permuted(graph.target_perm, graph.source_perm)
+        by_position: TilesLayout | FlexLayout = layout_of(graph.graph, TilesLayout)
+        return by_position.permuted(graph.target_perm, graph.source_perm)
     targets, sources = graph.segments or (
         torch.tensor([graph.num_targets], device=graph.device),
         torch.tensor([graph.num_sources], device=graph.device),
@@ -245,13 +221,7 @@ def _tiles_layout(graph: Graph) -> TilesLayout | FlexLayout:
 
 
 def _tile_runs(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
-    """Return the schedule with which ``tiles`` computes a graph whose sources are ranges.
-
-    Args:
-        graph: graph in which the sources of each target are ranges of evenly spaced nodes.
-        targets: number of targets of each segment.
-        sources: number of sources of each segment.
-    """
+    """Return the schedule for a graph whose sources are ranges; the arguments are segment sizes."""
     if isinstance(graph, Intervals) and graph.step == 1:
         return schedule_intervals(graph.start, graph.stop, graph.in_degree(), targets, sources)
     common = _common_step(graph)
@@ -269,15 +239,15 @@ def _tile_runs(graph: Graph, targets: Tensor, sources: Tensor) -> TileRuns:
 
 def _part_runs(graph: Graph) -> list[PartRuns]:
     """Return the ranges of sources of each part of a union; edges are numbered across all parts."""
-    parts, ahead = [], 0
-    for part in graph.parts:
-        runs = runs_of(part)
+    member_runs, first = [], 0
+    for member in graph.parts:
+        runs = runs_of(member)
         # The engine does not support graphs without runs.
         assert runs is not None
-        first_edge = ahead + starts(runs.lengths())
-        parts.append(PartRuns(runs.row, runs.start, runs.stop, first_edge, runs.step))
-        ahead += part.num_edges
-    return parts
+        first_edge = first + starts(runs.lengths())
+        member_runs.append(PartRuns(runs.row, runs.start, runs.stop, first_edge, runs.step))
+        first += member.num_edges
+    return member_runs
 
 
 MAKERS: dict[type[Any], Callable[[Graph], Any]] = {

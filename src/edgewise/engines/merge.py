@@ -11,7 +11,7 @@ from edgewise.attention.hooks import intercepted, is_intercepted
 from edgewise.engines.costs import Work
 
 
-def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+def merge_attention(outputs: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     r"""Merge attention outputs on several graphs into the output on their union.
 
     The graphs must not have common edges. With the output :math:`o_p` and the log-sum-exp
@@ -20,7 +20,7 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
     .. math:: \ell = \log \sum_p e^{\ell_p}, \qquad o = \sum_p e^{\ell_p - \ell}\, o_p .
 
     Args:
-        parts: output ``[..., N, H, D]`` and log-sum-exp ``[..., N, H]`` for each graph. The
+        outputs: output ``[..., N, H, D]`` and log-sum-exp ``[..., N, H]`` for each graph. The
             log-sum-exp is -inf for targets without sources in that graph.
 
     Returns:
@@ -31,43 +31,34 @@ def merge_attention(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Ten
         >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
         >>> complete, near = edgewise.graphs.complete(), edgewise.graphs.window(1)
         >>> disjoint = near, complete - near
-        >>> parts = [edgewise.attend_with_lse(query, key, value, graph) for graph in disjoint]
-        >>> out, lse = edgewise.merge_attention(parts)
+        >>> outputs = [edgewise.attend_with_lse(query, key, value, graph) for graph in disjoint]
+        >>> out, lse = edgewise.merge_attention(outputs)
         >>> expected = edgewise.attend(query, key, value, complete)
         >>> torch.allclose(out, expected, atol=1e-6)
         True
     """
     if is_intercepted():
-        out, lse = intercepted("merge_attention", _merge, parts)
+        out, lse = intercepted("merge_attention", _merge, outputs)
         return out, lse
-    return _merge(parts)
+    return _merge(outputs)
 
 
-def _merge(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    if len(parts) == 1:
-        return parts[0]
-    lse = torch.stack([part[1] for part in parts])
-    weight, total = softmax_with_lse(lse, 0)
-    out = sum(w[..., None] * o for w, (o, _) in zip(weight, parts, strict=True))
-    assert isinstance(out, Tensor)
-    return out.to(parts[0][0].dtype), total
+def _merge(outputs: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    if len(outputs) == 1:
+        return outputs[0]
+    weights, lse = softmax_with_lse(torch.stack([lse for _, lse in outputs]), 0)
+    merged = sum(w[..., None] * out for w, (out, _) in zip(weights, outputs, strict=True))
+    assert isinstance(merged, Tensor)
+    return merged.to(outputs[0][0].dtype), lse
 
 
-def merge_work(parts: int, elements: int) -> Work:
-    """Return the work of merging attention outputs of several graphs, for the cost model.
-
-    Args:
-        parts: number of outputs.
-        elements: number of elements of each output.
-    """
-    return "merge", {"call": 1, "element": parts * elements}
+def merge_work(count: int, elements: int) -> Work:
+    """Return the work of merging ``count`` outputs of this number of elements each."""
+    return "merge", {"call": 1, "element": count * elements}
 
 
 def softmax_with_lse(scores: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return the softmax and the log-sum-exp of scores along ``dim``.
-
-    If all scores are -inf, the weights are 0 and the log-sum-exp is -inf, with gradients 0.
-    """
+    """Return the softmax and the log-sum-exp along ``dim``; 0 and -inf if all scores are -inf."""
     most = scores.detach().amax(dim, keepdim=True) if scores.shape[dim] else _zeros(scores, dim)
     most = most.masked_fill(most == -torch.inf, 0.0)
     exponential = (scores - most).exp()

@@ -49,8 +49,7 @@ def using_engine(engine: str) -> Iterator[None]:
 def engine_for(engine: str) -> str:
     """Return the engine for a call: for ``"auto"``, the one set by :func:`using_engine`, if any.
 
-    Under ``torch.func`` and forward-mode differentiation, ``"auto"`` becomes ``"reference"``, the
-    only engine made of PyTorch operations that support these.
+    Under ``torch.func`` and forward-mode differentiation, ``"auto"`` becomes ``"reference"``.
     """
     if engine == "auto" and in_functorch_transform():
         return "reference"
@@ -126,10 +125,7 @@ class EdgeEngine(Protocol[L]):
 
 @dataclass(frozen=True)
 class Choice:
-    """Estimated seconds of an engine for a call, or the reasons why it cannot compute the call.
-
-    The seconds are NaN if the caller named the engine, because no estimate is made then.
-    """
+    """Estimated seconds of an engine, NaN if the caller named it, or the reasons against it."""
 
     engine: str
     seconds: float
@@ -141,12 +137,10 @@ class Plan:
     """Estimated times of all engines for one call.
 
     Attributes:
-        choices: one entry per engine for computing the whole graph; the fastest engine is first,
-            and engines that cannot compute the call are last.
-        note: says where the estimates come from if they are not based on measurements on this type
-            of device; otherwise empty.
-        parts: name and engine of each part of the graph, if it is faster to compute the parts on
-            different engines and to merge the results; otherwise empty.
+        choices: one entry per engine for the whole graph, the fastest first, and those that cannot
+            compute the call last.
+        note: says where the estimates come from if they are not measured on this type of device.
+        parts: name and engine of each part of the graph, if separate parts are faster.
     """
 
     choices: tuple[Choice, ...]
@@ -165,8 +159,8 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [
-            f"-> {choice.engine:<10} {_about(choice.seconds)}, for the part {part}"
-            for part, choice in self.parts
+            f"-> {choice.engine:<10} {_about(choice.seconds)}, for the part {graph}"
+            for graph, choice in self.parts
         ]
         for choice in self.choices:
             mark = "->" if choice.engine == self.engine and not self.parts else "  "
@@ -183,24 +177,13 @@ def _about(seconds: float) -> str:
 
 
 def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Choice:
-    """Return the fastest engine for a call, which is the first entry of :func:`plan`.
-
-    Unlike :func:`plan`, this function does not check slower engines.
-
-    Args:
-        problem: properties of the call and its graph.
-        engines: engines by name.
-        engine: name of the engine to use, or "auto" to choose it by the estimated time.
-
-    Raises:
-        ArgumentError: the name is unknown, or the named engine cannot compute the call.
-    """
+    """Return the first entry of :func:`plan` without checking engines that are slower."""
     if engine in engines and not engines[engine].refuses(problem):
         return Choice(engine, math.nan)
-    found = estimates(problem, engines) if engine == "auto" else {}
-    while found:
-        name = _fastest(found)
-        seconds = found.pop(name)
+    seconds_by_name = estimates(problem, engines) if engine == "auto" else {}
+    while seconds_by_name:
+        name = _fastest(seconds_by_name)
+        seconds = seconds_by_name.pop(name)
         if not engines[name].refuses(problem):
             return Choice(name, seconds)
     return plan(problem, engines, engine).choices[0]
@@ -214,10 +197,7 @@ def estimates(problem: Problem, engines: Mapping[str, Engine[Any]]) -> dict[str,
 
 
 def _fastest(seconds: Mapping[str, float]) -> str:
-    """Return the name of the engine with the fewest seconds.
-
-    The code is a loop, because ``torch.compile`` cannot sort numbers that depend on symbolic sizes.
-    """
+    """Return the name of the engine with the fewest seconds."""
     best, *others = seconds
     for name in others:
         if seconds[name] < seconds[best]:
@@ -226,17 +206,7 @@ def _fastest(seconds: Mapping[str, float]) -> str:
 
 
 def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Plan:
-    """Return the estimated times of all engines for a call.
-
-    Args:
-        problem: properties of the call and its graph.
-        engines: engines by name.
-        engine: name of the engine to use, or "auto" to choose it by the estimated time.
-
-    Raises:
-        ArgumentError: the name is unknown, or the named engine cannot compute the call. The message
-            gives the reasons of all engines.
-    """
+    """Return the estimated times of all engines, or raise ArgumentError with the reasons."""
     check_choice("engine", engine, ["auto", *engines])
     choices = []
     for name, seconds in estimates(problem, engines).items():
@@ -246,8 +216,8 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
     ordered = Plan(tuple(sorted(choices, key=lambda choice: choice.seconds)), note)
     if engine == "auto":
         return ordered
-    named = next(choice for choice in choices if choice.engine == engine)
-    if named.reasons:
+    requested = next(choice for choice in choices if choice.engine == engine)
+    if requested.reasons:
         others = "; ".join(
             f"{c.engine}: {'supports the call' if not c.reasons else ', '.join(c.reasons)}"
             for c in choices
@@ -256,8 +226,8 @@ def plan(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "au
         raise ArgumentError(
             "engine",
             expected="an engine that supports this call",
-            got=f"{engine!r}, which does not support it: {', '.join(named.reasons)}",
+            got=f"{engine!r}, which does not support it: {', '.join(requested.reasons)}",
             remedy=f'use engine="auto" or another engine ({others})',
         )
     others_after = (choice for choice in ordered.choices if choice.engine != engine)
-    return Plan((named, *others_after), note)
+    return Plan((requested, *others_after), note)

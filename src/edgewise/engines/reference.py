@@ -30,11 +30,7 @@ class EdgeLayout:
 
 
 class Reference:
-    """Attention edge by edge, for every graph, score, dtype and device.
-
-    Memory grows with E·H·D (edges, heads, head width). 16-bit inputs are computed in float32 and
-    only the result is rounded.
-    """
+    """Attention edge by edge, for every graph, score, dtype and device."""
 
     name = "reference"
     layout = EdgeLayout
@@ -45,10 +41,7 @@ class Reference:
         return []
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of times each operation runs, for the time estimate in ``costs.py``.
-
-        Gathers take most of the time.
-        """
+        """Return the number of times each operation runs; gathers take most of the time."""
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
         amounts: dict[str, float] = {
@@ -70,10 +63,7 @@ class Reference:
         return self.attend_with_lse(call, layout)[0]
 
     def attend_with_lse(self, call: AttentionCall, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
-        """Return the output and the log-sum-exp of the scores ``[..., N_dst, H]``.
-
-        The log-sum-exp of a target without sources is -inf.
-        """
+        """Return the output, and the log-sum-exp of the scores ``[..., N_dst, H]``."""
         scores = self.edge_scores(call, layout)
         # Values may have a batch dimension when query and key, and so the scores, have none.
         scores = scores.expand(*call.batch, *scores.shape[-2:])
@@ -129,14 +119,7 @@ class Reference:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: EdgeLayout
     ) -> Tensor:
-        """Reduce weight · value over the edges of each target to ``[..., N_dst, H, D]``.
-
-        Args:
-            value: vectors of the source nodes, ``[..., N_src, H, D]``.
-            weight: weights of the edges, ``[..., E, H]``; ``None`` for weights of 1.
-            reduce: "sum", "mean", "max" or "min".
-            layout: source and target of each edge.
-        """
+        """Reduce weight · value over the edges of each target to ``[..., N_dst, H, D]``."""
         message = wide(value).index_select(-3, layout.source)
         if weight is not None:
             message = message * wide(weight)[..., None]
@@ -176,10 +159,7 @@ def _score(score: Score, query: Tensor, key: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
-    """Return the softmax over the edges of each target, and the log-sum-exp of the scores.
-
-    The shapes are ``[..., E, H]``, as of the scores, and ``[..., N_dst, H]``.
-    """
+    """Return the softmax over the edges of each target, and the log-sum-exp ``[..., N_dst, H]``."""
     target, rows = layout.target, layout.num_targets
     most = largest_scores(scores, layout)
     exponential = (scores - most.index_select(-2, target)).exp()
@@ -191,10 +171,7 @@ def _softmax(scores: Tensor, layout: EdgeLayout) -> tuple[Tensor, Tensor]:
 
 
 def largest_scores(scores: Tensor, layout: EdgeLayout) -> Tensor:
-    """Return the largest score of each target, ``[..., N_dst, H]``.
-
-    It is 0 if the target has no edges or all its scores are -inf.
-    """
+    """Return the largest score of each target, ``[..., N_dst, H]``; 0 if none is above -inf."""
     shape = (*scores.shape[:-2], layout.num_targets, scores.shape[-1])
     index = layout.target[:, None].expand_as(scores)
     most = torch.full(shape, -torch.inf, dtype=scores.dtype, device=scores.device)
@@ -209,15 +186,7 @@ def _scatter_sum(x: Tensor, target: Tensor, dim: int, rows: int) -> Tensor:
 
 
 def _scatter_extreme(message: Tensor, layout: EdgeLayout, reduce: str) -> Tensor:
-    """Return the maximum or minimum over the edges of each target, 0 for a target without edges.
-
-    If several edges reach the extreme, the gradient is divided evenly between them.
-
-    Args:
-        message: vector of each edge, ``[..., E, H, D]``.
-        layout: source and target of each edge.
-        reduce: "max" or "min".
-    """
+    """Return the maximum or minimum over the edges of each target, 0 for a target without edges."""
     shape = list(message.shape)
     shape[-3] = layout.num_targets
     index = layout.target[:, None, None].expand_as(message)

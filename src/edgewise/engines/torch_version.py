@@ -13,8 +13,8 @@ OLDEST, NEWEST = (2, 9), (2, 14)
 
 def warn_if_untested() -> None:
     """Warn if the installed PyTorch is newer than the newest tested version."""
-    found = re.match(r"(\d+)\.(\d+)", torch.__version__)
-    if found and (int(found[1]), int(found[2])) > NEWEST:
+    version = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    if version and (int(version[1]), int(version[2])) > NEWEST:
         oldest, newest = (".".join(map(str, version)) for version in (OLDEST, NEWEST))
         warnings.warn(
             f"Edgewise is tested with PyTorch {oldest} to {newest}; the installed version is "

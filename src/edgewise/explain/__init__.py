@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from edgewise.explain.attribution import Case, Contributions, contributions, without
+from edgewise.explain.centrality import centralities
+from edgewise.explain.edge_recovery import edge_recovery
 from edgewise.explain.edges_left_out import outputs_left_out
 from edgewise.explain.explanation import Explanation, explanation
 from edgewise.explain.fidelity import Fidelity, fidelity
@@ -17,7 +19,7 @@ from edgewise.explain.heads import (
 )
 from edgewise.explain.losses import recorded_batch
 from edgewise.explain.page import write_page
-from edgewise.explain.pruning import layers_with_heads, least_important, load_pruned, prune
+from edgewise.explain.pruning import layers_with_heads, least_important, prune
 from edgewise.explain.record import LayerRecord, Recorded, record
 
 __all__ = [
@@ -29,17 +31,18 @@ __all__ = [
     "LayerRecord",
     "Observations",
     "Recorded",
+    "centralities",
     "contributions",
     "draw_head",
     "draw_heads",
     "draw_rollout",
     "draw_statistics",
+    "edge_recovery",
     "explanation",
     "fidelity",
     "importance",
     "layers_with_heads",
     "least_important",
-    "load_pruned",
     "masked_heads",
     "observations",
     "outputs_left_out",
@@ -53,4 +56,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

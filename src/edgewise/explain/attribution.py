@@ -132,34 +132,36 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
 
     """
     check_choice("method", method, get_args(Method))
-    count = len(case.labels)
-    steps, gradients = _recorded(case)
-    kept = [i for i, step in enumerate(steps) if case.members(step.graph.num_sources) is not None]
-    if not kept:
+    steps = [
+        (step, gradients)
+        for step, gradients in _record(case)
+        if case.members(step.graph.num_sources) is not None
+    ]
+    if not steps:
         raise ArgumentError(
             "run",
             expected="a model that attends over the nodes of its input",
             got="a model without attention or aggregation over the nodes of the input",
             remedy="choose a run of a graph or attention model",
         )
-    pairs = _pairs(case, [steps[i].graph for i in kept])
+    pairs = _pairs(case, [step.graph for step, _ in steps])
     if method == "auto" and case.best is not None:
         method = case.best
     if method == "auto":
-        parts = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
-        nodes = 0 if case.field is None else parts * len(case.member)
-        few = parts <= MOST_REMOVED or 0 < nodes <= MOST_NODES
-        method = "removed" if few else "left_out"
+        removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
+        nodes = 0 if case.field is None else removals * len(case.member)
+        is_fast = removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES
+        method = "removed" if is_fast else "left_out"
     if method == "removed":
         return _removed(case, pairs)
     with torch.no_grad(), without_interception():
         if method == "rollout":
-            return _rollout(case, [steps[i] for i in kept], pairs)
-        found = Contributions(torch.zeros(count), pairs, torch.zeros(pairs.shape[1]), method)
-        for i in kept:
-            each = _of_edges(steps[i].contributions(method, gradients[i]))
-            _add(case, steps[i].graph, each, found)
-    return found
+            return _rollout(case, [step for step, _ in steps], pairs)
+        totals = _zeros(case, pairs, method)
+        for step, gradients in steps:
+            edge_values = step.contributions(method, gradients)
+            _add(case, step.graph, _sum_over_heads(edge_values), totals)
+    return totals
 
 
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
@@ -189,57 +191,46 @@ def listed(case: Case) -> Tensor:
 
 
 def named_pairs(case: Case, pairs: Tensor) -> Tensor:
-    """Return the indices of the edges that an explanation may name.
+    """Return the indices of the pairs ``[2, P]`` of members whose edge an explanation may name.
 
-    These are all edges or, in a large graph (``whole_graph``), the edges at the node that the
-    answer is about.
-
-    Args:
-        case: the answer.
-        pairs: edges as pairs of member indices, ``[2, P]``.
+    In a large graph, these are the edges at the node that the answer is about.
     """
     if not case.whole_graph or case.own is None:
         return torch.arange(pairs.shape[1])
-    at_own = torch.isin(pairs, case.member[case.own]).any(0)
-    found: Tensor = at_own.nonzero()[:, 0]
-    return found
+    indices: Tensor = torch.isin(pairs, case.member[case.own]).any(0).nonzero()[:, 0]
+    return indices
 
 
-def _recorded(
-    case: Case,
-) -> tuple[list[Step], list[tuple[Tensor | None, Tensor | None]]]:
-    """Run the model, and record the attention and aggregation calls that affect the score.
+Gradients = tuple[Tensor | None, Tensor | None]
+"""Gradients of the score with respect to the output and the log-sum-exp of a call."""
 
-    Returns:
-        The calls and, for each call, the gradients of the score with respect to its output and its
-        log-sum-exp; ``None`` for a missing gradient.
-    """
+
+def _record(case: Case) -> list[tuple[Step, Gradients]]:
+    """Run the model, and record the attention and aggregation calls that affect the score."""
     tape = Tape()
     with torch.enable_grad(), intercepting(tape):
         score = case.score().sum()
     steps = tape.steps
     if case.field is not None:
-        steps = [step.only(kept) for step, kept in zip(steps, case.field.around, strict=True)]
+        steps = [step.on_edges(e) for step, e in zip(steps, case.field.around, strict=True)]
     steps = [step for step in steps if step.out.requires_grad]
-    wanted = [step.out for step in steps]
-    with_lse = [i for i, s in enumerate(steps) if s.lse is not None and s.lse.requires_grad]
-    wanted += [steps[i].lse for i in with_lse]  # type: ignore[misc]
-    if not wanted:
-        return [], []
-    found = torch.autograd.grad(score, wanted, allow_unused=True)
-    of_lse = dict(zip(with_lse, found[len(steps) :], strict=True))
-    return steps, [(found[i], of_lse.get(i)) for i in range(len(steps))]
+    if not steps:
+        return []
+    lses = {i: s.lse for i, s in enumerate(steps) if s.lse is not None and s.lse.requires_grad}
+    tensors = [*(step.out for step in steps), *lses.values()]
+    gradients = torch.autograd.grad(score, tensors, allow_unused=True)
+    lse_gradients = dict(zip(lses, gradients[len(steps) :], strict=True))
+    return [(step, (gradients[i], lse_gradients.get(i))) for i, step in enumerate(steps)]
+
+
+def _zeros(case: Case, pairs: Tensor, method: str) -> Contributions:
+    return Contributions(torch.zeros(len(case.labels)), pairs, torch.zeros(pairs.shape[1]), method)
 
 
 def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
-    """Return the distinct pairs of members (parts of the input) that are joined by an edge.
+    """Return the distinct pairs of members that are joined by an edge, ``[2, P]``, smaller first.
 
-    Args:
-        case: the answer.
-        graphs: graphs of the calls; those with unequal source and target nodes are ignored.
-
-    Returns:
-        Member indices ``[2, P]``, the smaller index first.
+    Graphs with unequal numbers of source and target nodes are ignored.
     """
     count, keys = len(case.labels), []
     for graph in {id(graph): graph for graph in graphs}.values():
@@ -249,57 +240,38 @@ def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
             source, target = member[graph.source], member[graph.target]
             joined = (source >= 0) & (target >= 0) & (source != target)
             keys.append(pair_keys(source[joined], target[joined], count).unique())
-    every = torch.cat(keys).unique() if keys else torch.zeros(0, dtype=torch.long)
-    return torch.stack([every // count, every % count])
+    unique = torch.cat(keys).unique() if keys else torch.zeros(0, dtype=torch.long)
+    return torch.stack([unique // count, unique % count])
 
 
-def _add(case: Case, graph: Graph, each: Tensor, found: Contributions) -> None:
-    """Add the contributions of edges to the totals of the members (parts of the input).
-
-    The contribution of an edge counts for the member of its source and for the pair of its ends.
-
-    Args:
-        case: the answer.
-        graph: graph of a call.
-        each: contribution of each edge of this graph, ``[E]``.
-        found: totals, changed in place.
-    """
-    members, edges = found.members, found.edges
-    keys = pair_keys(found.pairs[0], found.pairs[1], len(case.labels))
+def _add(case: Case, graph: Graph, edge_values: Tensor, totals: Contributions) -> None:
+    """Add the contribution of each edge to those of its source and of the pair of its ends."""
+    members, edges = totals.members, totals.edges
+    keys = pair_keys(totals.pairs[0], totals.pairs[1], len(case.labels))
     member = case.members(graph.num_sources)
     assert member is not None
     source = member[graph.source]
     if graph.num_targets != graph.num_sources:
-        named = source >= 0
-        members.index_add_(0, source[named], each[named])
+        counts = source >= 0
+        members.index_add_(0, source[counts], edge_values[counts])
         return
     target = member[graph.target]
-    named = (source >= 0) & (source != target)
-    members.index_add_(0, source[named], each[named])
-    named &= target >= 0
-    place = torch.searchsorted(keys, pair_keys(source[named], target[named], len(case.labels)))
-    edges.index_add_(0, place, each[named])
+    counts = (source >= 0) & (source != target)
+    members.index_add_(0, source[counts], edge_values[counts])
+    counts &= target >= 0
+    edge_keys = pair_keys(source[counts], target[counts], len(case.labels))
+    edges.index_add_(0, torch.searchsorted(keys, edge_keys), edge_values[counts])
 
 
-def _of_edges(each: Tensor) -> Tensor:
+def _sum_over_heads(edge_values: Tensor) -> Tensor:
     """Sum edge values ``[..., E, H]`` over batch dimensions and heads, to ``[E]``."""
-    return each.float().sum(-1).reshape(-1, each.shape[-2]).sum(0)
+    return edge_values.float().sum(-1).reshape(-1, edge_values.shape[-2]).sum(0)
 
 
 def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
-    """Compute the contributions by attention rollout, from the answer back to the input.
-
-    Residual connections have the weight 1/2.
-
-    Args:
-        case: the answer.
-        steps: recorded calls, in the order of the forward pass.
-        pairs: edges as pairs of member indices, ``[2, P]``.
-    """
-    found = Contributions(
-        torch.zeros(len(case.labels)), pairs, torch.zeros(pairs.shape[1]), "rollout"
-    )
-    weights = [_of_edges(step.weights()) for step in steps]
+    """Compute attention rollout back from the answer, with a weight of 1/2 for residuals."""
+    totals = _zeros(case, pairs, "rollout")
+    weights = [_sum_over_heads(step.weights()) for step in steps]
     nodes = steps[0].graph.num_sources
     reach = torch.zeros(nodes)
     for step, weight in zip(steps, weights, strict=True):
@@ -315,50 +287,41 @@ def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
             continue
         total = torch.zeros(nodes).index_add(0, graph.target, weight).clamp(min=1e-30)
         flow = reach[graph.target] * weight / total[graph.target] / 2
-        _add(case, graph, flow, found)
+        _add(case, graph, flow, totals)
         reach = reach / 2 + torch.zeros(nodes).index_add(0, graph.source, flow)
     member = case.members(nodes)
     assert member is not None
     members = torch.zeros(len(case.labels))
     members.index_add_(0, member[member >= 0], reach[member >= 0])
-    return replace(found, members=members)
+    return replace(totals, members=members)
 
 
 def _removed(case: Case, pairs: Tensor) -> Contributions:
-    """Compute the score again without each part; the contribution is the decrease.
-
-    Args:
-        case: the answer.
-        pairs: edges as pairs of member indices, ``[2, P]``.
-    """
+    """Compute the decrease of the score without each member or edge."""
     with torch.no_grad():
-        whole = case.score().sum()
-    count = len(case.labels)
-    members, edges = torch.zeros(count), torch.zeros(pairs.shape[1])
+        score = case.score().sum()
+    decreases = _zeros(case, pairs, "removed")
     if case.by_edge:
-        for place in named_pairs(case, pairs).tolist():
-            edges[place] = whole - without(case, pairs=pairs[:, place : place + 1]).sum()
+        for pair in named_pairs(case, pairs).tolist():
+            decreases.edges[pair] = score - without(case, pairs=pairs[:, pair : pair + 1]).sum()
         if case.whole_graph and case.own is not None:
-            return Contributions(members, pairs, edges, "removed")
-    for place in listed(case).nonzero()[:, 0].tolist():
-        gone = torch.zeros(count, dtype=torch.bool)
-        gone[place] = True
-        members[place] = whole - without(case, gone).sum()
-    return Contributions(members, pairs, edges, "removed")
+            return decreases
+    for member in listed(case).nonzero()[:, 0].tolist():
+        removed = torch.zeros(len(case.labels), dtype=torch.bool)
+        removed[member] = True
+        decreases.members[member] = score - without(case, removed).sum()
+    return decreases
 
 
 @contextmanager
 def outputs_of(model: torch.nn.Module) -> Iterator[list[tuple[tuple[Any, ...], Tensor]]]:
-    """Collect the positional arguments and the output of each call of a model.
-
-    The list that the ``with`` statement returns gets one pair for each call within the block.
-    """
-    found: list[tuple[tuple[Any, ...], Tensor]] = []
+    """Collect the positional arguments and the output of each call of a model in the block."""
+    calls: list[tuple[tuple[Any, ...], Tensor]] = []
     hook = model.register_forward_hook(
         # A copy, because predictors may change the output in place.
-        lambda _, given, out: found.append((given, out.clone()))
+        lambda _, inputs, out: calls.append((inputs, out.clone()))
     )
     try:
-        yield found
+        yield calls
     finally:
         hook.remove()

@@ -25,14 +25,7 @@ from edgewise.graphs import Edges, Graph
 class Step:
     """A recorded call of :func:`edgewise.attend` or :func:`edgewise.aggregate`.
 
-    Attributes:
-        graph: graph of the call.
-        out: output of the call.
-        call: arguments of attention; ``None`` for aggregation.
-        lse: log-sum-exp of the scores of each target, if the call returned it.
-        value: values that aggregation sums, ``[..., N_src, H, D]``; ``None`` for attention.
-        weight: edge weights of aggregation, ``[..., E, H]``, or ``None``.
-        reduce: reduction of aggregation, such as ``"sum"``.
+    Attention has a ``call`` and may have a log-sum-exp; aggregation has the other attributes.
     """
 
     graph: Graph
@@ -46,8 +39,7 @@ class Step:
     def weights(self) -> Tensor:
         """Return the weight of each edge for each head, ``[..., E, H]``.
 
-        Attention weights are returned unchanged. Absolute values of aggregation weights are
-        divided by their sum for each target.
+        Absolute values of aggregation weights are divided by their sum for each target.
         """
         if self.call is not None:
             terms = terms_of(self.call)
@@ -63,13 +55,11 @@ class Step:
     def contributions(self, method: str, gradients: Sequence[Tensor | None]) -> Tensor:
         """Return the contribution of each edge to the score of the answer, ``[..., E, H]``.
 
-        Args:
-            method: ``"left_out"``, ``"gradient"`` or ``"attention"``.
-            gradients: gradients of the score with respect to the output and to the log-sum-exp.
+        The gradients are those of the score with respect to the output and to the log-sum-exp.
         """
         if method == "attention":
             return self.weights()
-        gradient, of_lse = gradients
+        gradient, lse_gradient = gradients
         if gradient is None:
             return self.weights() * 0.0
         if self.call is None:
@@ -83,21 +73,19 @@ class Step:
         call = self.call
         compute = gradients_of_gains if method == "gradient" else effects_left_out
         nodes = call.query, call.key, call.value
-        found = compute(*nodes, self.graph, gradient, **terms_of(call))
+        effects = compute(*nodes, self.graph, gradient, **terms_of(call))
         if method == "gradient":
-            return found
-        if of_lse is not None:  # Without the edge, the log-sum-exp changes by log(1 - w).
-            rest = torch.log1p(-self.weights().clamp(max=1 - 1e-6))
-            found = found + rest * of_lse.index_select(-2, self.graph.target)
-        return -found
+            return effects
+        if lse_gradient is not None:  # Without the edge, the log-sum-exp changes by log(1 - w).
+            lse_change = torch.log1p(-self.weights().clamp(max=1 - 1e-6))
+            effects = effects + lse_change * lse_gradient.index_select(-2, self.graph.target)
+        return -effects
 
-    def only(self, kept: Tensor) -> Step:
-        """Return a copy with only the edges of the indices ``kept``; the output is unchanged."""
-        if self.call is not None:
-            call, graph = call_with(self.call, self.graph, kept)
-            return replace(self, call=call, graph=graph)
-        weight = None if self.weight is None else self.weight.index_select(-2, kept)
-        return replace(self, weight=weight, graph=graph_with(self.graph, kept))
+    def on_edges(self, edges: Tensor) -> Step:
+        """Return a copy with only the edges of these indices; the output is unchanged."""
+        call = None if self.call is None else call_on_edges(self.call, edges)
+        weight = None if self.weight is None else self.weight.index_select(-2, edges)
+        return replace(self, call=call, weight=weight, graph=graph_on_edges(self.graph, edges))
 
 
 class Tape(Interceptor):
@@ -143,26 +131,15 @@ def terms_of(call: AttentionCall) -> dict[str, Any]:
     }
 
 
-def call_with(call: AttentionCall, graph: Graph, kept: Tensor) -> tuple[AttentionCall, Graph]:
-    """Return the arguments of a call and its graph with only some of the edges.
-
-    Args:
-        call: arguments of the call.
-        graph: graph of the call.
-        kept: indices of the edges to keep, ``[K]``.
-    """
-    chosen = call.chosen(kept)
+def call_on_edges(call: AttentionCall, edges: Tensor) -> AttentionCall:
+    """Return the arguments of a call for only the edges of these indices."""
     vector = call.edge_value
     if vector is not None:
-        vector = vector[..., kept, :, :] if isinstance(vector, Tensor) else vector.edges(kept)
-    return replace(chosen, edge_value=vector, dropout=call.dropout), graph_with(graph, kept)
+        vector = vector[..., edges, :, :] if isinstance(vector, Tensor) else vector.edges(edges)
+    # The result of `chosen` has neither edge values nor dropout.
+    return replace(call.chosen(edges), edge_value=vector, dropout=call.dropout)
 
 
-def graph_with(graph: Graph, kept: Tensor) -> Graph:
-    """Return a graph with only some of the edges, and with all nodes.
-
-    Args:
-        graph: the graph.
-        kept: indices of the edges to keep, ``[K]``.
-    """
-    return Edges(graph.edge_index[:, kept], graph.num_targets, graph.num_sources)
+def graph_on_edges(graph: Graph, edges: Tensor) -> Graph:
+    """Return a graph with all nodes and only the edges of these indices."""
+    return Edges(graph.edge_index[:, edges], graph.num_targets, graph.num_sources)

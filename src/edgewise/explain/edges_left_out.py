@@ -65,8 +65,8 @@ def outputs_left_out(
     exact = (out.index_select(-3, graph.target) - weight * message) / (1 - weight)
     if masked is None:
         return exact
-    again = masked.index_select(-3, graph.target)
-    return torch.where(weight > DOMINANT, again, exact)
+    masked_of_edge = masked.index_select(-3, graph.target)
+    return torch.where(weight > DOMINANT, masked_of_edge, exact)
 
 
 def effects_left_out(
@@ -79,31 +79,16 @@ def effects_left_out(
 ) -> Tensor:
     r"""Compute :math:`\langle g_i,\; o_{i,-j} - o_i \rangle` for each edge and head.
 
-    Here o_i is the output of target i, and o_{i,-j} is the output without the edge from source j.
-    With the gradient g of a score with respect to the output, the result is the change of the score
-    if the edge is left out, to first order in the change of the output. No tensor ``[E, H, Dv]`` is
-    held in memory.
-
-    Args:
-        query: ``[..., N_dst, H, D]``.
-        key: ``[..., N_src, H, D]``.
-        value: ``[..., N_src, H, Dv]``.
-        graph: graph of the call.
-        gradient: ``[..., N_dst, H, Dv]``.
-        options: those of :func:`edgewise.attend`; dropout is not applied.
-
-    Returns:
-        ``[..., E, H]`` in the order of ``graph.edge_index``.
-
+    For the gradient g of a score, this is the first-order change of the score if the edge is left
+    out. No tensor ``[E, H, Dv]`` is held in memory.
     """
     weights, out, masked = _outputs(query, key, value, graph, options)
     along = _along(gradient, value, graph, options)
-    at_target = (gradient * out).sum(-1).index_select(-2, graph.target)
+    at_target = _at_target(gradient, out, graph)
     change = weights / (1 - weights) * (at_target - along)
     if masked is None:
         return change
-    again = (gradient * masked).sum(-1).index_select(-2, graph.target) - at_target
-    return torch.where(weights > DOMINANT, again, change)
+    return torch.where(weights > DOMINANT, _at_target(gradient, masked, graph) - at_target, change)
 
 
 def gradients_of_gains(
@@ -114,19 +99,12 @@ def gradients_of_gains(
     gradient: Tensor,
     **options: Unpack[AttendOptions],
 ) -> Tensor:
-    """Compute the gradient of a score of the model with respect to the gain of each edge.
-
-    A gain is a factor 1 on the attention score of an edge (see :func:`edgewise.attend`). The
-    arguments are those of :func:`effects_left_out`.
-
-    Returns:
-        Gradient × gain, ``[..., E, H]``, in the order of ``graph.edge_index``.
-    """
+    """Compute the gradient of a score of the model with respect to a gain of 1 of each edge."""
     terms = _without(options, "edge_value", "dropout")
     weights = attention_weights(query, key, graph, **terms)
     value = for_each_query(query, value)
     out = aggregate(value, graph, weight=weights)
-    at_target = (gradient * out).sum(-1).index_select(-2, graph.target)
+    at_target = _at_target(gradient, out, graph)
     score = edge_scores(query, key, graph, **_without(terms, "bias", "normaliser"))
     return score * weights * (_along(gradient, value, graph, {}) - at_target)
 
@@ -134,19 +112,7 @@ def gradients_of_gains(
 def effects_of_aggregation(
     value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, gradient: Tensor
 ) -> Tensor:
-    """Compute the change of a score if each edge of :func:`edgewise.aggregate` is left out.
-
-    Args:
-        value: values of the sources, ``[..., N_src, H, D]``.
-        weight: weights of the edges, ``[..., E, H]``, or ``None``.
-        graph: graph of the call.
-        reduce: reduction of the call.
-        gradient: gradient of the score with respect to the output, ``[..., N_dst, H, D]``.
-
-    Returns:
-        ``[..., E, H]`` in the order of ``graph.edge_index``.
-
-    """
+    """Compute the change of a score if each edge of :func:`edgewise.aggregate` is left out."""
     if reduce in ("max", "min"):
         return _effects_of_extremes(value, weight, graph, reduce, gradient)
     along = _along(gradient, value, graph, {})
@@ -155,7 +121,7 @@ def effects_of_aggregation(
     if reduce == "sum":
         return -along
     out = aggregate(value, graph, weight=weight, reduce=reduce)
-    at_target = (gradient * out).sum(-1).index_select(-2, graph.target)
+    at_target = _at_target(gradient, out, graph)
     degree = graph.in_degree()[graph.target][:, None].to(along)
     return torch.where(degree > 1, (at_target - along) / (degree - 1).clamp(min=1), -at_target)
 
@@ -166,17 +132,16 @@ def _effects_of_extremes(
     """Compute :func:`effects_of_aggregation` for a maximum or minimum.
 
     Only the edge with the extreme value of a target has an effect, and none if several are equal.
-    The arguments are those of :func:`effects_of_aggregation`.
     """
     message = value.index_select(-3, graph.source)
     if weight is not None:
         message = message * weight[..., None]
-    each = incidence(graph)
-    out = aggregate(message, each, reduce=reduce)
+    edges_to_targets = incidence(graph)
+    out = aggregate(message, edges_to_targets, reduce=reduce)
     extreme = message == out.index_select(-3, graph.target)
-    ties = aggregate(extreme.to(message), each).index_select(-3, graph.target)
+    ties = aggregate(extreme.to(message), edges_to_targets).index_select(-3, graph.target)
     worst = -torch.inf if reduce == "max" else torch.inf
-    others = aggregate(message.masked_fill(extreme, worst), each, reduce=reduce)
+    others = aggregate(message.masked_fill(extreme, worst), edges_to_targets, reduce=reduce)
     others = others.masked_fill(others.isinf(), 0.0)  # The target has no other edge.
     change = (gradient * (others - out)).index_select(-3, graph.target)
     return change.masked_fill(~extreme | (ties > 1), 0.0).sum(-1)
@@ -185,35 +150,28 @@ def _effects_of_extremes(
 def _outputs(
     query: Tensor, key: Tensor, value: Tensor, graph: Graph, options: AttendOptions
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Compute attention with all edges, and again without edges of large weight.
-
-    Returns:
-        The weights; the output; and the output without edges of a weight above ``DOMINANT``, which
-        is ``None`` if there are no such edges.
-    """
-    given = _without(options, "dropout")
-    weights = attention_weights(query, key, graph, **_without(given, "edge_value"))
-    out = attend(query, key, value, graph, layout="NHD", **given)
+    """Return the weights, the output, and the output without edges of large weight, if any."""
+    options = _without(options, "dropout")
+    weights = attention_weights(query, key, graph, **_without(options, "edge_value"))
+    out = attend(query, key, value, graph, layout="NHD", **options)
     dominant = weights > DOMINANT
     if not bool(dominant.any()):
         return weights, out, None
     bias = torch.zeros_like(weights)
-    own = options.get("bias")
-    if own is not None:
-        bias = bias + expand(own)
-    masking: AttendOptions = {**given, "bias": bias.masked_fill(dominant, -torch.inf)}
+    call_bias = options.get("bias")
+    if call_bias is not None:
+        bias = bias + expand(call_bias)
+    masking: AttendOptions = {**options, "bias": bias.masked_fill(dominant, -torch.inf)}
     return weights, out, attend(query, key, value, graph, layout="NHD", **masking)
 
 
-def _along(gradient: Tensor, value: Tensor, graph: Graph, options: AttendOptions) -> Tensor:
-    """Return the inner product of gradient and message for each edge and head.
+def _at_target(gradient: Tensor, out: Tensor, graph: Graph) -> Tensor:
+    """Return the inner product of gradient and output at the target of each edge."""
+    return (gradient * out).sum(-1).index_select(-2, graph.target)
 
-    Args:
-        gradient: gradient with respect to the output of each target, ``[..., N_dst, H, D]``.
-        value: values of the sources, which are the messages, ``[..., N_src, H, D]``.
-        graph: graph of the call.
-        options: options of :func:`edgewise.attend`. An ``edge_value`` is added to the messages.
-    """
+
+def _along(gradient: Tensor, value: Tensor, graph: Graph, options: AttendOptions) -> Tensor:
+    """Return the inner product of gradient and message, with its edge value, for each edge."""
     value = for_each_query(gradient, value)
     terms: AttendOptions = {"score": Dot(scale=1.0)}
     edge_value = options.get("edge_value")
@@ -223,5 +181,5 @@ def _along(gradient: Tensor, value: Tensor, graph: Graph, options: AttendOptions
 
 
 def _without(options: AttendOptions, *names: str) -> AttendOptions:
-    kept = {name: given for name, given in options.items() if name not in names}
-    return kept  # type: ignore[return-value]
+    rest = {name: value for name, value in options.items() if name not in names}
+    return rest  # type: ignore[return-value]

@@ -63,8 +63,8 @@ class Explanation:
             return self.positions
         if self.kind == "image":
             return grid_positions(count)
-        own = layer.graph.positions()
-        return own if own is not None and len(own) == count else None
+        positions = layer.graph.positions()
+        return positions if positions is not None and len(positions) == count else None
 
     def _repr_html_(self) -> str:
         """Return the page of :func:`edgewise.explain.write_page` in an iframe, for notebooks."""
@@ -110,25 +110,25 @@ def explanation(
         [torch.Size([1, 36, 2])]
     """
     if isinstance(model, nn.Module):
-        found = _of_model(model, inputs, recording)
+        explained = _of_model(model, inputs, recording)
     else:
         model_of(model)
-        found = model.explanation(inputs, recording)
+        explained = model.explanation(inputs, recording)
     if labels is not None:
-        found.labels = list(map(str, labels))
+        explained.labels = list(map(str, labels))
     if positions is not None:
-        found.positions = positions
+        explained.positions = positions
     if kind is not None:
-        found.kind = kind
-    return found
+        explained.kind = kind
+    return explained
 
 
 def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Explanation:
-    args, named = ((), inputs) if isinstance(inputs, Mapping) else (inputs, {})
+    args, keywords = ((), inputs) if isinstance(inputs, Mapping) else (inputs, {})
     args = args if isinstance(args, tuple) else (args,)
     with torch.no_grad(), record(model, **recording) as recorded:
-        model(*args, **named)
-    first = next((x for x in (*args, *named.values()) if isinstance(x, Tensor)), None)
+        model(*args, **keywords)
+    first = next((x for x in (*args, *keywords.values()) if isinstance(x, Tensor)), None)
     kind: Kind = "graph"
     if first is not None and not first.is_floating_point():
         kind = "sequence"
@@ -142,26 +142,13 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
 def explain_pixels(
     model: nn.Module, recorded: Recorded, image: Tensor, answer: str = ""
 ) -> Explanation:
-    """Return the explanation of an image, with the coordinates of its patches.
-
-    Args:
-        model: image model.
-        recorded: weights of each layer. The first layer determines the number of patches.
-        image: the input, ``[C, H, W]``.
-        answer: prediction as text.
-    """
+    """Return the explanation of an image ``[C, H, W]``, with the coordinates of its patches."""
     count = recorded.layers[0].graph.num_sources
-    grids = (one.grid for one in model.modules() if isinstance(one, PatchEmbedding))
+    grids = (module.grid for module in model.modules() if isinstance(module, PatchEmbedding))
     rows, columns = next(grids, (math.isqrt(count), math.isqrt(count)))
     if count - rows * columns not in (0, 1):
-        return Explanation(
-            recorded,
-            node_names([], count, "graph"),
-            "image",
-            None,
-            answer,
-            details={"image": image},
-        )
+        names = node_names([], count, "graph")
+        return Explanation(recorded, names, "image", None, answer, details={"image": image})
     labels = patch_labels(rows, columns)
     if count > len(labels):
         labels = ["class token", *labels]
@@ -171,16 +158,9 @@ def explain_pixels(
 
 
 def node_names(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
-    """Return a name for each node of a layer.
+    """Return a name for each of the ``count`` nodes of a layer.
 
-    Nodes without a label are named by their number. If there are more labels than nodes, all nodes
-    are named by their number. The only target of a readout is called "whole graph" or "whole
-    molecule".
-
-    Args:
-        labels: names of the nodes of the input.
-        count: number of nodes of the layer.
-        kind: kind of the input.
+    Nodes without a label are named by their number; if there are more labels than nodes, all are.
     """
     if len(labels) == count:
         return list(labels)
@@ -190,8 +170,8 @@ def node_names(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
         return ["class token", *patches] if count > len(patches) else patches
     if count == 1 and kind in ("graph", "molecule"):
         return [f"whole {kind}"]
-    known = labels if len(labels) < count else []
-    return [*known, *(f"{i + 1}" for i in range(len(known), count))]
+    labels = labels if len(labels) < count else []
+    return [*labels, *(f"{i + 1}" for i in range(len(labels), count))]
 
 
 def patch_labels(rows: int, columns: int) -> list[str]:
@@ -202,14 +182,9 @@ def patch_labels(rows: int, columns: int) -> list[str]:
 
 
 def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
-    """Return the coordinates of image patches in a grid, and of a class token if there is one.
+    """Return the coordinates ``[N, 2]`` of image patches, and of a class token if there is one.
 
-    Args:
-        count: number N of nodes: all patches, or a class token and all patches.
-        columns: number of columns of the grid; by default, the grid is a square.
-
-    Returns:
-        ``[N, 2]``, or ``None`` if neither N nor N - 1 patches fill the grid.
+    The result is ``None`` if neither N nor N - 1 patches fill a grid, which is a square by default.
     """
     side = math.isqrt(count)
     rows, columns = (side, side) if columns is None else (count // columns, columns)

@@ -29,22 +29,9 @@ class Fidelity:
     of: int
 
 
-def parts_of(case: Case, found: Contributions) -> tuple[Tensor, Tensor]:
-    """Return the indices of the parts that may be named, and their contributions.
-
-    If the case has ``by_edge``, the parts are edges, otherwise members. In a large graph, only
-    edges at the node that the answer is about are named.
-    """
-    if not case.by_edge:
-        chosen = listed(case).nonzero()[:, 0]
-        return chosen, found.members[chosen]
-    chosen = named_pairs(case, found.pairs)
-    return chosen, found.edges[chosen]
-
-
 def fidelity(
     case: Case,
-    found: Contributions,
+    scores: Contributions,
     *,
     fraction: float = 0.2,
     most: int = 10,
@@ -54,7 +41,7 @@ def fidelity(
 
     Args:
         case: the answer.
-        found: contributions to its score.
+        scores: contributions of members or, if the case has ``by_edge``, of edges.
         fraction: fraction of the parts that are named, at least one part.
         most: maximum number of named parts.
         random: generator that chooses the named parts at random, as a baseline; ``None`` names the
@@ -64,8 +51,13 @@ def fidelity(
         The fidelity, or ``None`` for a case of fewer than two parts.
 
     """
-    parts, values = parts_of(case, found)
-    count = len(parts)
+    if case.by_edge:
+        indices = named_pairs(case, scores.pairs)
+        values = scores.edges[indices]
+    else:
+        indices = listed(case).nonzero()[:, 0]
+        values = scores.members[indices]
+    count = len(indices)
     if count < 2:
         return None
     size = min(max(1, round(fraction * count)), most, count - 1)
@@ -76,21 +68,21 @@ def fidelity(
     else:
         order = torch.randperm(count, generator=random)
     with torch.no_grad():
-        whole = _answer(case, case.score())
-        plus = whole - _answer(case, _deleted(case, found, parts[order[:size]]))
-        minus = whole - _answer(case, _deleted(case, found, parts[order[size:]]))
+        prediction = _prediction(case, case.score())
+        plus = prediction - _without(case, scores, indices[order[:size]])
+        minus = prediction - _without(case, scores, indices[order[size:]])
     if not case.is_odds:
         plus, minus = abs(plus), abs(minus)
     return Fidelity(plus, minus, size, count)
 
 
-def _deleted(case: Case, found: Contributions, parts: Tensor) -> Tensor:
+def _without(case: Case, scores: Contributions, indices: Tensor) -> float:
     if case.by_edge:
-        return without(case, pairs=found.pairs[:, parts])
-    gone = torch.zeros(len(case.labels), dtype=torch.bool)
-    gone[parts] = True
-    return without(case, gone)
+        return _prediction(case, without(case, pairs=scores.pairs[:, indices]))
+    removed = torch.zeros(len(case.labels), dtype=torch.bool)
+    removed[indices] = True
+    return _prediction(case, without(case, removed))
 
 
-def _answer(case: Case, score: Tensor) -> float:
+def _prediction(case: Case, score: Tensor) -> float:
     return float(score.sigmoid() if case.is_odds else score)

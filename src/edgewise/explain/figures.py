@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ OF_ORDER = ("distance", "first")
 
 
 def draw_head(
-    found: Explanation | Recorded,
+    explanation: Explanation | Recorded,
     layer: int | str,
     head: int | None = None,
     *,
@@ -49,7 +49,7 @@ def draw_head(
     """Draw the weights of a head as a matrix and, if the nodes have positions, on the graph.
 
     Args:
-        found: an explanation, or recorded weights without names of nodes.
+        explanation: an explanation, or recorded weights without names of nodes.
         layer: index or name of the layer.
         head: the head; the mean over recorded heads by default.
         member: index of an example in the batch.
@@ -65,27 +65,28 @@ def draw_head(
         >>> shown = explain.explanation(bert, torch.randint(100, (1, 6)))
         >>> figure = explain.draw_head(shown, layer=0, head=1)  # a matplotlib figure
     """
-    explanation = _explanation(found)
-    one = explanation.recorded[layer]
-    weights = _weights(one, head, member)
-    figure = _figure(8.8 if explanation.positions_of(one) is not None else 5.4, 4.8)
-    places = explanation.positions_of(one)
-    if places is None:
+    explanation = _as_explanation(explanation)
+    record = explanation.recorded[layer]
+    weights = _weights(record, head, member)
+    positions = explanation.positions_of(record)
+    figure = _figure(5.4 if positions is None else 8.8, 4.8)
+    if positions is None:
         axes = figure.subplots()
     else:
         nodes, axes = figure.subplots(1, 2)
-        shown = edges(one.edge_index.cpu(), (one.graph.num_sources, one.graph.num_targets))
-        draw_nodes(shown, nodes, weights.cpu(), places.cpu())
+        sizes = record.graph.num_sources, record.graph.num_targets
+        graph = edges(record.edge_index.cpu(), sizes)
+        draw_nodes(graph, nodes, weights.cpu(), positions.cpu())
         nodes.set_title("edges, darker for larger weights", fontsize=9)
-    image = _draw_matrix(axes, _matrix(one, weights), explanation, one)
+    image = _draw_matrix(axes, _matrix(record, weights), explanation, record)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
-    named = "mean over heads" if head is None else f"head {head}"
-    _title(figure, explanation, f"{one.name}, {named}")
+    head_name = "mean over heads" if head is None else f"head {head}"
+    _title(figure, explanation, f"{record.name}, {head_name}")
     return _saved(figure, path)
 
 
 def draw_heads(
-    found: Explanation | Recorded,
+    explanation: Explanation | Recorded,
     layers: Sequence[int | str] | None = None,
     *,
     member: int = 0,
@@ -94,7 +95,7 @@ def draw_heads(
     """Draw the matrices of all heads: a row for each layer and a column for each head.
 
     Args:
-        found: an explanation, or recorded weights.
+        explanation: an explanation, or recorded weights.
         layers: indices or names of the layers; all by default.
         member: index of an example in the batch.
         path: file to which the figure is saved.
@@ -106,19 +107,19 @@ def draw_heads(
         >>> ids = torch.randint(100, (1, 6))
         >>> figure = explain.draw_heads(explain.explanation(bert, ids))  # a matplotlib figure
     """
-    explanation = _explanation(found)
+    explanation = _as_explanation(explanation)
     recorded = explanation.recorded
     chosen = list(recorded) if layers is None else [recorded[layer] for layer in layers]
-    columns = max((len(one.heads) for one in chosen), default=1)
+    columns = max((len(record.heads) for record in chosen), default=1)
     figure = _figure(1.2 + 1.1 * columns, 0.9 + 1.1 * max(len(chosen), 1))
     grid = figure.subplots(max(len(chosen), 1), columns, squeeze=False)
     images: list[AxesImage] = []
-    for row, one in zip(grid, chosen, strict=False):
-        for axes, head in zip(row, one.heads, strict=False):
-            matrix = _matrix(one, _weights(one, head, member))
+    for row, record in zip(grid, chosen, strict=False):
+        for axes, head in zip(row, record.heads, strict=False):
+            matrix = _matrix(record, _weights(record, head, member))
             images.append(axes.imshow(matrix.numpy(), cmap=CMAP, vmin=0, vmax=1))
             axes.set_title(f"head {head}", fontsize=7, pad=2)
-        row[0].set_ylabel(f"layer {recorded.number(one)}\ntarget", fontsize=7)
+        row[0].set_ylabel(f"layer {recorded.number(record)}\ntarget", fontsize=7)
         for axes in row:
             axes.set(xticks=[], yticks=[])
             axes.set_visible(bool(axes.images))
@@ -131,7 +132,7 @@ def draw_heads(
 
 
 def draw_rollout(
-    found: Explanation | Recorded,
+    explanation: Explanation | Recorded,
     layers: str | Sequence[str] | None = None,
     *,
     member: int = 0,
@@ -140,7 +141,7 @@ def draw_rollout(
     """Draw attention rollout from the input to each layer (Abnar and Zuidema, 2020).
 
     Args:
-        found: an explanation, or recorded weights.
+        explanation: an explanation, or recorded weights.
         layers: see :meth:`Recorded.rollout`.
         member: index of an example in the batch.
         path: file to which the figure is saved.
@@ -152,28 +153,29 @@ def draw_rollout(
         >>> shown = explain.explanation(bert, torch.randint(100, (1, 6)))
         >>> figure = explain.draw_rollout(shown)  # a matplotlib figure
     """
-    explanation = _explanation(found)
-    whole = explanation.recorded
-    matrices = []
-    for count in range(1, len(whole) + 1):
-        part = Recorded()
-        part.layers = whole.layers[:count]
+    explanation = _as_explanation(explanation)
+    recorded = explanation.recorded
+    rollouts: list[tuple[LayerRecord, Tensor]] = []
+    for number, record in enumerate(recorded, 1):
+        up_to_record = Recorded()
+        up_to_record.layers = recorded.layers[:number]
         try:
-            matrices.append((whole.layers[count - 1], part.rollout(layers)))
+            product = up_to_record.rollout(layers)
         except ArgumentError:
-            if count == len(whole):
+            if number == len(recorded):
                 raise
-    dense = [(one, x.to_dense() if x.is_sparse else x) for one, x in matrices]
-    shown = [(one, _smaller(_member(x, member, 2))) for one, x in dense]
-    figure = _figure(1.4 + 2.6 * len(shown), 3.4)
-    grid = figure.subplots(1, len(shown), squeeze=False)[0]
+            continue
+        product = product.to_dense() if product.is_sparse else product
+        rollouts.append((record, _smaller(_member(product, member, 2))))
+    figure = _figure(1.4 + 2.6 * len(rollouts), 3.4)
+    grid = figure.subplots(1, len(rollouts), squeeze=False)[0]
     images: list[AxesImage] = []
-    for axes, (one, matrix) in zip(grid, shown, strict=True):
-        images.append(_draw_matrix(axes, matrix, explanation, one))
-        axes.set_title(f"up to layer {whole.number(one)}", fontsize=9)
+    for axes, (record, matrix) in zip(grid, rollouts, strict=True):
+        images.append(_draw_matrix(axes, matrix, explanation, record))
+        axes.set_title(f"up to layer {recorded.number(record)}", fontsize=9)
         axes.set(xlabel="input node", ylabel="node of the layer")
     for image in images:  # All images have the same colour scale.
-        image.set_clim(0, max(float(product.max()) for _, product in shown))
+        image.set_clim(0, max(float(matrix.max()) for _, matrix in rollouts))
     figure.colorbar(images[-1], ax=grid, label="rollout", shrink=0.8)
     _title(figure, explanation, "attention rollout")
     return _saved(figure, path)
@@ -208,24 +210,24 @@ def draw_statistics(
         ...     _ = bert(torch.randint(100, (1, 6)))
         >>> figure = explain.draw_statistics(recorded)  # a matplotlib figure
     """
-    found = statistics(recorded)
-    width = 1 + max(head for one in found for head in one.heads)
+    layers = statistics(recorded)
+    width = 1 + max(head for layer in layers for head in layer.heads)
     panels: dict[str, list[Tensor]] = {}
     if importance is not None:
-        panels["importance"] = [_importance_of(one, importance) for one in recorded]
+        panels["importance"] = [_importance_of(record, importance) for record in recorded]
     for name, title in STATISTICS.items():
         if ordered or name not in OF_ORDER:
-            panels[title] = [getattr(one, name) for one in found]
+            panels[title] = [getattr(layer, name) for layer in layers]
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    figure = _figure(1.2 + columns * (1.4 + 0.3 * width), rows * (1.2 + 0.3 * len(found)))
+    figure = _figure(1.2 + columns * (1.4 + 0.3 * width), rows * (1.2 + 0.3 * len(layers)))
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     for axes, (title, values) in zip(grid.flat, panels.items(), strict=False):
-        matrix = torch.full((len(found), width), torch.nan)
-        for row, own, value in zip(matrix, found, values, strict=True):
-            row[own.heads] = value.float()
+        matrix = torch.full((len(layers), width), torch.nan)
+        for row, layer, value in zip(matrix, layers, values, strict=True):
+            row[layer.heads] = value.float()
         # Axes with a fixed aspect ratio would overlap in this layout.
         image = axes.imshow(matrix.numpy(), cmap=CMAP, aspect="auto")
         image.set_clim(min(float(matrix.nan_to_num(0.0).min()), 0.0), _upper(matrix))
@@ -233,27 +235,22 @@ def draw_statistics(
         axes.set_xlabel("head", fontsize=7)
         axes.set_ylabel("layer", fontsize=7)
         axes.set_xticks(range(width), range(width))
-        axes.set_yticks(range(len(found)), map(recorded.number, recorded))
+        axes.set_yticks(range(len(layers)), map(recorded.number, recorded))
         axes.tick_params(labelsize=7)
         figure.colorbar(image, ax=axes, shrink=0.9).ax.tick_params(labelsize=7)
-    figure.suptitle(f"attention heads of {counted(len(found), 'layer')}", fontsize=9)
+    figure.suptitle(f"attention heads of {counted(len(layers), 'layer')}", fontsize=9)
     return _saved(figure, path)
 
 
-def _importance_of(one: LayerRecord, importance: Mapping[str, Tensor]) -> Tensor:
-    """Return the importance of each recorded head of a layer, ``[H]``; NaN if it is unknown.
-
-    Args:
-        one: recorded weights of the layer.
-        importance: importance of the heads of each layer, by name of the layer.
-    """
-    values = importance.get(one.module, torch.full((len(one.heads),), torch.nan))
-    if len(values) == len(one.heads):
+def _importance_of(record: LayerRecord, importance: Mapping[str, Tensor]) -> Tensor:
+    """Return the importance of each recorded head of a layer, ``[H]``; NaN if it is unknown."""
+    values = importance.get(record.module, torch.full((len(record.heads),), torch.nan))
+    if len(values) == len(record.heads):
         return values
     raise ArgumentError(
         "recorded",
-        expected=f"all {len(values)} heads of {one.name}, one for each value of importance",
-        got=counted(len(one.heads), "head"),
+        expected=f"all {len(values)} heads of {record.name}, one for each value of importance",
+        got=counted(len(record.heads), "head"),
         remedy="record all heads: omit heads= in explain.record",
     )
 
@@ -263,11 +260,11 @@ def _upper(matrix: Tensor) -> float:
     return float(matrix.nan_to_num(0.0).max()) or 1.0
 
 
-def _explanation(found: Explanation | Recorded) -> Explanation:
-    if isinstance(found, Explanation):
-        return found
-    count = max((layer.graph.num_sources for layer in found), default=0)
-    return Explanation(found, [str(number) for number in range(count)], "graph")
+def _as_explanation(explanation: Explanation | Recorded) -> Explanation:
+    if isinstance(explanation, Explanation):
+        return explanation
+    count = max((layer.graph.num_sources for layer in explanation), default=0)
+    return Explanation(explanation, [str(number) for number in range(count)], "graph")
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -279,8 +276,9 @@ def _figure(width: float, height: float) -> Figure:
 
 def _title(figure: Figure, explanation: Explanation, text: str) -> None:
     answer = explanation.answer
-    shown = f"{text}\nanswer: {answer[:70]}{'…' * (len(answer) > 70)}" if answer else text
-    figure.suptitle(shown, fontsize=10)
+    if answer:
+        text += f"\nanswer: {answer[:70]}{'…' * (len(answer) > 70)}"
+    figure.suptitle(text, fontsize=10)
 
 
 def _saved(figure: Figure, path: str | Path | None) -> Figure:
@@ -290,13 +288,7 @@ def _saved(figure: Figure, path: str | Path | None) -> Figure:
 
 
 def _member(values: Tensor, member: int, dims: int) -> Tensor:
-    """Select one example of a batch.
-
-    Args:
-        values: tensor with any number of batch dimensions before the last ``dims`` dimensions.
-        member: index of the example, counted over all batch dimensions.
-        dims: number of dimensions of one example.
-    """
+    """Select one example of a batch, whose values have ``dims`` dimensions."""
     flat = values.detach().float().cpu()
     flat = flat.flatten(0, -dims - 1) if flat.dim() > dims else flat[None]
     if 0 <= member < len(flat):
@@ -309,30 +301,24 @@ def _member(values: Tensor, member: int, dims: int) -> Tensor:
     )
 
 
-def _weights(one: LayerRecord, head: int | None, member: int) -> Tensor:
-    weights = _member(one.weights, member, 2)
-    return weights.mean(-1) if head is None else weights[:, one.position(head)]
+def _weights(record: LayerRecord, head: int | None, member: int) -> Tensor:
+    weights = _member(record.weights, member, 2)
+    return weights.mean(-1) if head is None else weights[:, record.position(head)]
 
 
-def _matrix(one: LayerRecord, weights: Tensor) -> Tensor:
-    """Return the weights of one head as a matrix of targets and sources.
+def _matrix(record: LayerRecord, weights: Tensor) -> Tensor:
+    """Return the weights ``[K]`` of the recorded edges as a matrix of targets and sources.
 
-    Args:
-        one: record of the layer.
-        weights: weights of its K recorded edges, ``[K]``.
-
-    Returns:
-        Matrix with NaN where there is no edge. If there are many nodes, an entry is for several.
+    It has NaN where there is no edge. If there are many nodes, an entry is the mean of several.
     """
-    source, target = one.edge_index.cpu()
-    rows, columns = (
-        min(size, MAX_PIXELS) for size in (one.graph.num_targets, one.graph.num_sources)
-    )
-    row = target * rows // one.graph.num_targets
-    column = source * columns // one.graph.num_sources
+    source, target = record.edge_index.cpu()
+    num_targets, num_sources = record.graph.num_targets, record.graph.num_sources
+    rows, columns = min(num_targets, MAX_PIXELS), min(num_sources, MAX_PIXELS)
+    row = target * rows // num_targets
+    column = source * columns // num_sources
     total = torch.zeros(rows * columns).index_add(0, row * columns + column, weights)
     count = torch.bincount(row * columns + column, minlength=rows * columns)
-    mean = total / count if one.graph.num_targets > rows else total
+    mean = total / count if num_targets > rows else total
     return mean.masked_fill(count == 0, torch.nan).view(rows, columns)
 
 
@@ -344,16 +330,16 @@ def _smaller(matrix: Tensor) -> Tensor:
 
 
 def _draw_matrix(
-    axes: Axes, matrix: Tensor, explanation: Explanation, one: LayerRecord
+    axes: Axes, matrix: Tensor, explanation: Explanation, record: LayerRecord
 ) -> AxesImage:
     image = axes.imshow(matrix.numpy(), cmap=CMAP, vmin=0, interpolation="nearest")
-    averaged = max(one.graph.num_targets, one.graph.num_sources) > MAX_PIXELS
+    averaged = max(record.graph.num_targets, record.graph.num_sources) > MAX_PIXELS
     axes.set_xlabel("source" + " (pixels are means over nodes)" * averaged)
     axes.set_ylabel("target")
     axes.tick_params(labelsize=7)
-    targets, sources = explanation.labels_of(one)
-    named: Any = explanation.kind != "graph" or isinstance(explanation.positions, Tensor)
-    if named and max(len(targets), len(sources)) <= MAX_LABELS:
+    targets, sources = explanation.labels_of(record)
+    has_names = explanation.kind != "graph" or explanation.positions is not None
+    if has_names and max(len(targets), len(sources)) <= MAX_LABELS:
         axes.set_xticks(range(len(sources)), _plain(sources), rotation=90)
         axes.set_yticks(range(len(targets)), _plain(targets))
     return image

@@ -15,7 +15,7 @@ from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.engines.call import AttentionCall, accumulator
 from edgewise.explain.losses import Losses, losses_of
-from edgewise.explain.module_names import NamedInterceptor, model_of, naming_the_run, places_of
+from edgewise.explain.module_names import NamedInterceptor, head_positions, model_of, naming_the_run
 from edgewise.explain.pruning import Heads, heads_by_name
 from edgewise.explain.record import LayerRecord, Recorded
 from edgewise.graphs import Graph
@@ -106,12 +106,13 @@ def _by_gradient(losses: Losses, by: By) -> dict[str, Tensor]:
         with torch.enable_grad(), gate.watching(losses.model):
             value = losses.loss(losses.model, batch)
         _check_found(losses.model, gate.used)
-        flat = [(name, one) for name, several in gate.used.items() for one in several]
-        grads = torch.autograd.grad(value, [one for _, one in flat], allow_unused=True)
-        for (name, one), grad in zip(flat, grads, strict=True):
-            found = torch.zeros_like(one) if grad is None else grad.abs()
-            found = found.flatten(0, -2).sum(0) if found.dim() > 1 else found
-            total[name] = total[name] + found if name in total else found
+        names = [name for name, factors in gate.used.items() for _ in factors]
+        factors = [factor for factors in gate.used.values() for factor in factors]
+        grads = torch.autograd.grad(value, factors, allow_unused=True)
+        for name, factor, grad in zip(names, factors, grads, strict=True):
+            score = torch.zeros_like(factor) if grad is None else grad.abs()
+            score = score.flatten(0, -2).sum(0) if score.dim() > 1 else score
+            total[name] = total[name] + score if name in total else score
     return {name: value / max(len(losses.batches), 1) for name, value in total.items()}
 
 
@@ -121,12 +122,12 @@ def _by_leaving_out(losses: Losses) -> dict[str, Tensor]:
         losses.loss(losses.model, losses.batches[0])
     _check_found(losses.model, gate.used)
     full = losses.mean()
-    found = {name: torch.zeros(len(numbers)) for name, numbers in gate.numbers.items()}
+    increases = {name: torch.zeros(len(numbers)) for name, numbers in gate.numbers.items()}
     for name, numbers in gate.numbers.items():
-        for place, head in enumerate(numbers):
+        for position, head in enumerate(numbers):
             with masked_heads(losses.model, {name: [head]}):
-                found[name][place] = losses.mean() - full
-    return found
+                increases[name][position] = losses.mean() - full
+    return increases
 
 
 def _check_found(model: nn.Module, used: Mapping[str, Any]) -> None:
@@ -145,15 +146,14 @@ def _ones(name: str, numbers: Sequence[int]) -> Tensor:  # noqa: ARG001 - same s
 
 def _mask(name: str, numbers: Sequence[int], heads: Iterable[int]) -> Tensor:
     mask = torch.ones(len(numbers))
-    mask[places_of(heads, numbers, name)] = 0.0
+    mask[head_positions(heads, numbers, name)] = 0.0
     return mask
 
 
 class _Gates(NamedInterceptor):
-    """Interceptor that multiplies the output of each head by a number.
+    """Interceptor that multiplies the output of each head by a factor.
 
-    Args:
-        make: function from the name of a layer and the numbers of its heads to the factors ``[H]``.
+    ``make`` returns the factors ``[H]`` for the name of a layer and the numbers of its heads.
     """
 
     def __init__(self, make: Callable[[str, Sequence[int]], Tensor]) -> None:
@@ -204,9 +204,11 @@ class _Gains(NamedInterceptor):
         dtype = accumulator(like)  # The kernels need gains in this dtype.
         gain = torch.ones(shape, dtype=dtype, device=like.device, requires_grad=True)
         self.used.setdefault(self.name, []).append(gain)
-        own = call.gain
-        joined = gain if own is None else gain * (own if isinstance(own, Tensor) else own.expand())
-        return replace(call, gain=joined)
+        call_gain = call.gain
+        if call_gain is None:
+            return replace(call, gain=gain)
+        call_gain = call_gain if isinstance(call_gain, Tensor) else call_gain.expand()
+        return replace(call, gain=gain * call_gain)
 
     def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
         return compute(self._with_gain(call, graph), graph)
@@ -278,8 +280,8 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
     members = max(len(weights) * reached, 1)
 
     def mean(of_edges: Tensor) -> Tensor:
-        found: Tensor = of_edges.sum((0, 1)) / members
-        return found
+        mean_value: Tensor = of_edges.sum((0, 1)) / members
+        return mean_value
 
     surprise = -torch.special.xlogy(weights, weights)
     by_target = weights.new_zeros(len(weights), graph.num_targets, weights.shape[-1])
@@ -309,11 +311,7 @@ def _statistics(layer: LayerRecord) -> HeadStatistics:
 
 
 def _texts(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the texts in a graph that packs several texts.
-
-    Returns:
-        For each source node, the index of its text; and for each text, its number of nodes.
-    """
+    """Return the index of the text of each source node, and the number of nodes of each text."""
     if graph.segments is None:
         size = torch.tensor([graph.num_sources], device=graph.device)
     else:
@@ -322,11 +320,11 @@ def _texts(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
-    places = graph.positions()
-    if places is None:
+    positions = graph.positions()
+    if positions is None:
         return (source - target).abs().double()
-    places = places.to(source.device).double()
-    apart: Tensor = (places[source] - places[target]).norm(dim=-1)
+    positions = positions.to(source.device).double()
+    apart: Tensor = (positions[source] - positions[target]).norm(dim=-1)
     return apart
 
 
@@ -413,12 +411,12 @@ def observations(
         near = _distance(layer.graph, source, target) <= window
         degree = torch.bincount(target, minlength=layer.graph.num_targets)
         relative = weights * degree[target][:, None]
-        kept = relative >= small
+        is_large = relative >= small
         counts += torch.tensor(
             [
-                kept.numel(),
-                int((~kept).sum()),
-                int((kept & near[:, None]).sum()),
+                is_large.numel(),
+                int((~is_large).sum()),
+                int((is_large & near[:, None]).sum()),
                 int(near.sum()),
                 len(near),
             ]

@@ -21,14 +21,7 @@ def force_layout(
     """Return coordinates of nodes, ``[count, 2]``, in which neighbours are near each other.
 
     Random coordinates are smoothed over the edges, which approximates a spectral layout. Then
-    edges attract their ends, and each node is repelled by random nodes, as in UMAP. A step costs
-    time linear in the numbers of nodes and edges.
-
-    Args:
-        source: first node of each edge.
-        target: second node of each edge.
-        count: number of nodes.
-        seed: random seed.
+    edges attract their ends, and each node is repelled by random nodes, as in UMAP.
     """
     generator = torch.Generator().manual_seed(seed)
     keys = np.unique(np.minimum(source, target) * count + np.maximum(source, target))
@@ -60,16 +53,7 @@ def force_layout(
 
 
 def _smoothed(both: Tensor, degree: Tensor, xy: Tensor) -> Tensor:
-    """Smooth the coordinates of nodes by repeated averages over neighbours.
-
-    After each average, the coordinates are shifted to the mean 0, and both axes are made orthogonal
-    and scaled to the same norm.
-
-    Args:
-        both: edges in both directions, ``[2, E]``.
-        degree: number of neighbours of each node, ``[N]``.
-        xy: initial coordinates, ``[N, 2]``.
-    """
+    """Smooth the coordinates of nodes by repeated averages over neighbours, on orthogonal axes."""
     size = float(max(len(degree), 1)) ** 0.5
     for _ in range(SMOOTHING):
         mean = torch.zeros_like(xy).index_add_(0, both[0], xy[both[1]])

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, check_least
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.explain.module_names import model_of
 from edgewise.explain.record import Recorded, record
@@ -21,14 +21,7 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Losses:
-    """Model, batches, and the loss of a batch.
-
-    Attributes:
-        model: the model, in evaluation mode.
-        batches: batches in any form.
-        loss: function from model and batch to the mean loss, a scalar tensor.
-        count: function from a batch to the number of terms in its mean.
-    """
+    """Model, batches, the mean loss of a batch, and the number of terms in this mean."""
 
     model: nn.Module
     batches: list[Any]
@@ -38,7 +31,7 @@ class Losses:
     @torch.no_grad()
     def mean(self) -> float:
         """Return the mean loss over all batches."""
-        terms = [(float(self.loss(self.model, one)), self.count(one)) for one in self.batches]
+        terms = [(float(self.loss(self.model, batch)), self.count(batch)) for batch in self.batches]
         return sum(loss * count for loss, count in terms) / max(sum(c for _, c in terms), 1)
 
 
@@ -63,16 +56,11 @@ def losses_of(
 ) -> Losses:
     """Return the losses of a run on its data, or of a model on given batches.
 
-    Args:
-        model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
-        batches: batches for ``loss``.
-        loss: function from model and batch to the mean loss.
-        split: for a run: ``"train"``, ``"val"`` or ``"test"``.
-        max_batches: number of batches to use. Those of a run are spread evenly over the split,
-            because its batches can be sorted by length. Of given batches, the first are used.
+    At most ``max_batches`` are used. Those of a run are spread evenly over the split, because its
+    batches can be sorted by length. Of given batches, the first are used.
     """
     if max_batches is not None:
-        check_least("max_batches", max_batches, 1, "omit max_batches to use all batches")
+        check_range("max_batches", max_batches, "omit max_batches to use all batches", least=1)
     module = model_of(model).eval()
     if batches is not None and loss is not None:
         return Losses(module, list(islice(batches, max_batches)), loss, lambda _: 1)
@@ -85,25 +73,25 @@ def losses_of(
         )
     check_choice("split", split, SPLITS)
     warn_if_unused(module)
-    found = _spaced(model.splits.loaders(model.recipe.seed)[split], max_batches)
+    chosen_batches = _spaced(model.splits.loaders(model.recipe.seed)[split], max_batches)
     splits = model.splits
     task = model.recipe.task.with_targets(splits.targets, splits.class_counts)
 
-    def own_loss(module: nn.Module, batch: Any) -> Tensor:
+    def task_loss(module: nn.Module, batch: Any) -> Tensor:
         mean: Tensor = task.loss(
             batch.select_outputs(module(*batch.inputs, **batch.keywords)), batch.target
         )
         return mean
 
-    return Losses(module, found, own_loss, lambda batch: len(batch.target))
+    return Losses(module, chosen_batches, task_loss, lambda batch: len(batch.target))
 
 
 def _spaced(loader: Any, most: int | None) -> list[Any]:
     """Return all batches of a loader or, if ``most`` is given, at most this many evenly spaced."""
     count = len(loader)
-    kept = count if most is None else min(most, count)
-    wanted = {(2 * place + 1) * count // (2 * kept) for place in range(kept)}
-    return [batch for place, batch in enumerate(loader) if place in wanted]
+    size = count if most is None else min(most, count)
+    indices = {(2 * i + 1) * count // (2 * size) for i in range(size)}
+    return [batch for i, batch in enumerate(loader) if i in indices]
 
 
 def recorded_batch(

@@ -32,13 +32,9 @@ class NamedInterceptor(Interceptor):
         return self._running[-1][1]
 
     def head_numbers(self, count: int) -> list[int]:
-        """Return the numbers that the heads of the running module had before any pruning.
-
-        Args:
-            count: number of heads of the call.
-        """
-        kept = getattr(self.module, "kept_heads", None)
-        return list(range(count)) if kept is None else list(kept)
+        """Return the numbers that the ``count`` heads of a call had before any pruning."""
+        kept_heads = getattr(self.module, "kept_heads", None)
+        return list(range(count)) if kept_heads is None else list(kept_heads)
 
     @contextmanager
     def watching(self, model: nn.Module) -> Iterator[None]:
@@ -67,11 +63,7 @@ class NamedInterceptor(Interceptor):
 
 
 def model_of(model: Any) -> nn.Module:
-    """Return the module of a model or run.
-
-    Raises:
-        ArgumentError: the argument is neither a module nor a run.
-    """
+    """Return the module of a model or run; raise ArgumentError for any other object."""
     module = model if isinstance(model, nn.Module) else getattr(model, "model", None)
     if isinstance(module, nn.Module):
         return module
@@ -92,11 +84,6 @@ def naming_the_run(
     """Report an error about the model of a run as an error about the run.
 
     The remedies for models are instructions for Python, which do not help on the command line.
-
-    Args:
-        model: a model, or a run of :func:`edgewise.load`.
-        expected: accepted runs, for the error.
-        remedy: remedy in the error.
     """
     try:
         yield
@@ -112,15 +99,7 @@ def naming_the_run(
 
 
 def layer_keys(layers: Any, argument: str) -> list[str | int]:
-    """Return a name or number of a layer, or several, as a list of strings and Python integers.
-
-    Args:
-        layers: names and numbers; a number may be an integer of NumPy or PyTorch.
-        argument: argument that the error names.
-
-    Raises:
-        ArgumentError: an item is neither a string nor an integer.
-    """
+    """Return a name or number of a layer, or several, as a list of strings and Python integers."""
     is_single = not isinstance(layers, Iterable) or isinstance(layers, str)
     keys: list[str | int] = []
     for layer in [layers] if is_single or _integer(layers) is not None else layers:
@@ -147,16 +126,7 @@ def _integer(value: Any) -> int | None:
 
 
 def numbered_layer(number: int, names: Sequence[str], argument: str) -> str:
-    """Return the name of the layer with this number.
-
-    Args:
-        number: number from 0.
-        names: names of all layers, in order.
-        argument: argument that the error names.
-
-    Raises:
-        ArgumentError: there is no such layer.
-    """
+    """Return the name of the layer with this number, counted from 0."""
     if 0 <= number < len(names):
         return names[number]
     raise ArgumentError(
@@ -167,13 +137,8 @@ def numbered_layer(number: int, names: Sequence[str], argument: str) -> str:
     )
 
 
-def places_of(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
-    """Return the index of each wanted head among the remaining heads of a pruned layer.
-
-    Args:
-        heads: numbers of the wanted heads.
-        numbers: numbers of all heads that are left in the layer.
-        name: name of the layer, for the error.
+def head_positions(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
+    """Return the positions of heads among the remaining heads ``numbers`` of the layer ``name``.
 
     Raises:
         ArgumentError: the layer has no such head.

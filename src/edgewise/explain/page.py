@@ -119,17 +119,7 @@ def _title(explanation: Explanation) -> str:
 
 @dataclass
 class _Layer:
-    """Attention weights of a layer, whose edges are sorted by target, then by source.
-
-    Attributes:
-        name: name of the layer.
-        number: number of the layer in the page.
-        weights: weight of each edge for each head, ``[E, H]``.
-        heads: numbers of the heads, before any pruning.
-        entropy: mean entropy of the weights of each head, in nats.
-        group: index of the edges in ``_Page.groups``; layers with the same edges have the same
-            index.
-    """
+    """Attention weights ``[E, H]`` of a layer, and the index of its edges in ``_Page.groups``."""
 
     name: str
     number: int
@@ -143,17 +133,8 @@ class _Layer:
 class _Edges:
     """Edges of one or several layers, sorted by target, then by source.
 
-    Attributes:
-        source: source of each edge.
-        target: target of each edge.
-        num_sources: number of source nodes.
-        num_targets: number of target nodes.
-        order: index of each edge in the recorded graph.
-        rows: index in ``_Page.sides`` of the labels of the targets.
-        columns: index in ``_Page.sides`` of the labels of the sources.
-        kept: indices of the edges in the page, or ``None`` for all.
-        index: index of the graph in the page; -1 if the graph is not in the page.
-        note: sentence about the omitted edges.
+    ``order`` is the index of each edge in the recorded graph, ``rows`` and ``columns`` are indices
+    in ``_Page.sides``, and ``kept`` are the edges in the page, or ``None`` for all.
     """
 
     source: NDArray[np.int64]
@@ -196,11 +177,11 @@ class _Arrays:
         values = np.ascontiguousarray(values)
         width = values.dtype.itemsize
         planes = values.view(np.uint8).reshape(-1, width).T.tobytes()
-        place = [self.size, len(values), width]
+        location = [self.size, len(values), width]
         self.parts.append(planes)
         self.size += len(planes)
         self.packed += len(zlib.compress(planes, 1))
-        return place
+        return location
 
     def add_signed(self, values: NDArray[np.int64]) -> list[int]:
         """Add signed integers, encoded as unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3."""
@@ -208,13 +189,7 @@ class _Arrays:
 
 
 class _Page:
-    """Builder of the data of a page, which are a header and arrays.
-
-    Args:
-        explanation: explanation that the page shows.
-        heads: pairs (layer name, head number) of the heads whose weights are in the page, or
-            ``None`` for a default choice.
-    """
+    """Builder of the data of a page, which are a header and arrays."""
 
     def __init__(self, explanation: Explanation, heads: Sequence[tuple[str, int]] | None) -> None:
         self.explanation, self.wanted = explanation, heads
@@ -281,16 +256,16 @@ class _Page:
                 got="none",
                 remedy="record a model that computes attention",
             )
-        known: dict[Any, int] = {}
+        group_of_key: dict[Any, int] = {}
         for record in recorded:
             graph, edges = record.graph, record.edges
             rows, columns = map(self._side, self.explanation.labels_of(record))
             chosen = None if edges is None else edges.cpu().numpy().tobytes()
             key = (id(graph), chosen, rows, columns)
-            if key not in known:
+            if key not in group_of_key:
                 edge_index = graph.edge_index if edges is None else graph.edge_index[:, edges]
-                known[key] = self._group(edge_index, graph, rows, columns)
-            group = self.groups[known[key]]
+                group_of_key[key] = self._group(edge_index, graph, rows, columns)
+            group = self.groups[group_of_key[key]]
             weights = record.weights.detach().float().cpu()
             if weights.dim() > 2:
                 members = weights.shape[:-2].numel()
@@ -306,26 +281,19 @@ class _Page:
             sorted_weights = weights.numpy()[group.order]
             heads = [int(head) for head in record.heads]
             number = recorded.number(record)
-            layers.append(_Layer(record.name, number, sorted_weights, heads, known[key]))
+            layers.append(_Layer(record.name, number, sorted_weights, heads, group_of_key[key]))
         return layers
 
     def _group(self, edge_index: Tensor, graph: Any, rows: int, columns: int) -> int:
-        """Return the index of a set of edges in ``groups``; add the set if it is new.
-
-        Args:
-            edge_index: sources and targets of the edges, ``[2, E]``.
-            graph: graph with the numbers of source and target nodes.
-            rows: index in ``sides`` of the labels of the targets.
-            columns: index in ``sides`` of the labels of the sources.
-        """
+        """Return the index of a set of edges in ``groups``; add the set if it is new."""
         source, target = edge_index.cpu().numpy()
         order = np.lexsort((source, target))
         sizes = graph.num_sources, graph.num_targets
-        found = _Edges(source[order], target[order], *sizes, order, rows, columns)
+        edges = _Edges(source[order], target[order], *sizes, order, rows, columns)
         for index, other in enumerate(self.groups):
-            if found.equals(other):
+            if edges.equals(other):
                 return index
-        self.groups.append(found)
+        self.groups.append(edges)
         return len(self.groups) - 1
 
     def _note(self, text: str) -> None:
@@ -361,14 +329,7 @@ class _Page:
         return sorted(chosen)
 
     def _first(self, full: list[tuple[int, int]]) -> int | None:
-        """Return the layer that the page shows first: the last cross-attention of a translation.
-
-        Args:
-            full: heads whose weights are in the page, as pairs (layer index, head index).
-
-        Returns:
-            Index of the layer, or ``None`` if the input is not a pair of sequences.
-        """
+        """Return the layer that the page shows first: the last cross-attention of a translation."""
         if self.explanation.kind != "pair of sequences":
             return None
         recorded = self.explanation.recorded.layers
@@ -387,39 +348,32 @@ class _Page:
         )
 
     def _select_edges(self, full: list[tuple[int, int]], most: int) -> None:
-        """Select the edges with the largest weights in each graph.
-
-        Args:
-            full: heads whose weights are compared, as pairs (layer index, head index).
-            most: maximum number of edges of a graph.
-        """
+        """Select at most ``most`` edges with the largest weights in each graph."""
         for index, group in enumerate(self.groups):
             if group.count <= most:
                 continue
-            own = [self.layers[i].weights[:, h] for i, h in full if self.layers[i].group == index]
-            if not own:
+            heads = [(self.layers[i], h) for i, h in full if self.layers[i].group == index]
+            head_weights = [layer.weights[:, h] for layer, h in heads]
+            if not head_weights:
                 continue
-            strength = np.abs(np.stack(own)).max(0)
+            strength = np.abs(np.stack(head_weights)).max(0)
             group.kept = _strongest(group.target, strength, most)
-            total = sum(float(np.abs(one).sum()) for one in own)
-            part = sum(float(np.abs(one[group.kept]).sum()) for one in own) / max(total, 1e-30)
+            total = sum(float(np.abs(weights).sum()) for weights in head_weights)
+            selected = sum(float(np.abs(weights[group.kept]).sum()) for weights in head_weights)
+            fraction = selected / max(total, 1e-30)
             group.note = (
                 f"The strongest {len(group.kept):,} of {group.count:,} edges are in the page; they "
-                f"hold {part:.1%} of the weight."
+                f"hold {fraction:.1%} of the weight."
             )
 
     def _drop_nodes(self, full: list[tuple[int, int]]) -> None:
-        """Remove nodes without an edge in the page from graphs that are too large to show in full.
-
-        Args:
-            full: heads whose weights are in the page, as pairs (layer index, head index).
-        """
+        """Remove nodes without an edge in the page from graphs that are too large to show."""
         first = self.groups[0]
         count = first.num_sources
-        parts = any(group.kept is not None for group in self.groups) or self.is_part
+        is_partial = any(group.kept is not None for group in self.groups) or self.is_part
         alike = all(group.num_targets == group.num_sources == count for group in self.groups)
         alike = alike and all(group.has_nodes_of(first) for group in self.groups)
-        if self.explanation.kind == "graph" and parts and alike:
+        if self.explanation.kind == "graph" and is_partial and alike:
             nodes = self._touched(count)
             if len(nodes) > MAX_NODES:
                 self._select_edges(full, MAX_NODES // 2)
@@ -435,28 +389,19 @@ class _Page:
             )
 
     def _touched(self, count: int) -> NDArray[np.int64]:
-        """Return the indices of nodes with an edge in the page, and of the explained node.
-
-        Args:
-            count: number of all nodes.
-        """
+        """Return the indices of nodes with an edge in the page, and of the explained node."""
         touched = np.zeros(count, dtype=bool)
         for group in self.groups:
-            kept = slice(None) if group.kept is None else group.kept
-            touched[group.source[kept]] = touched[group.target[kept]] = True
+            edges = slice(None) if group.kept is None else group.kept
+            touched[group.source[edges]] = touched[group.target[edges]] = True
         if self.focus is not None:
             touched[self.focus] = True
         return np.flatnonzero(touched)
 
     def _keep_nodes(self, nodes: NDArray[np.int64], count: int) -> None:
-        """Keep only some nodes, renumber them from 0, and keep only the selected edges.
-
-        Args:
-            nodes: sorted indices of the nodes to keep.
-            count: number of all nodes.
-        """
-        place = np.full(count, -1)
-        place[nodes] = np.arange(len(nodes))
+        """Keep only these sorted nodes, renumber them, and keep only the selected edges."""
+        new_index = np.full(count, -1)
+        new_index[nodes] = np.arange(len(nodes))
         for index, group in enumerate(self.groups):
             if group.kept is not None:
                 for layer in self.layers:
@@ -464,20 +409,15 @@ class _Page:
                         layer.weights = layer.weights[group.kept]
                 group.source, group.target = group.source[group.kept], group.target[group.kept]
                 group.order, group.kept = group.order[group.kept], None
-            group.source, group.target = place[group.source], place[group.target]
+            group.source, group.target = new_index[group.source], new_index[group.target]
             group.num_sources = group.num_targets = len(nodes)
         for side in {group.rows for group in self.groups}:
             self.sides[side] = [self.sides[side][node] for node in nodes]
-        self.focus = None if self.focus is None else int(place[self.focus])
+        self.focus = None if self.focus is None else int(new_index[self.focus])
         self.nodes = nodes
 
     def _add_columns(self, full: list[tuple[int, int]], most: int) -> None:
-        """Add the weights of some heads, and the attention rollout, to the data of the page.
-
-        Args:
-            full: heads to add, as pairs (layer index, head index).
-            most: number of bytes available, from which the bits per weight are chosen.
-        """
+        """Add the weights of some heads, and the attention rollout, within ``most`` bytes."""
         for index in sorted({self.layers[i].group for i, _ in full}):
             self._add_graph(self.groups[index])
         count = sum(self._kept(self.groups[self.layers[i].group]) for i, _ in full)
@@ -500,7 +440,7 @@ class _Page:
         degrees = np.bincount(target, minlength=group.num_targets)
         first = np.ones(len(target), dtype=bool)
         first[1:] = target[1:] != target[:-1]
-        before = np.where(first, target, np.roll(source, 1))
+        previous = np.where(first, target, np.roll(source, 1))
         offset = int(np.abs(source - target).max(initial=0))
         group.index = len(self.graphs)
         self.graphs.append(
@@ -511,7 +451,7 @@ class _Page:
                 "columns": group.columns,
                 "banded": _is_banded(offset, group.num_targets),
                 "degrees": self.arrays.add_signed(np.diff(degrees, prepend=0)),
-                "steps": self.arrays.add_signed(source - before),
+                "steps": self.arrays.add_signed(source - previous),
             }
         )
 
@@ -569,16 +509,16 @@ class _Page:
         else:
             matrix = product.flatten(0, -3)[0] if product.dim() > 2 else product
             matrix = matrix.float().cpu()
-            few = max(1, MAX_EDGES // max(count, 1))
-            if few < count:
-                values, columns = matrix.topk(few, dim=1)
-                target = np.repeat(np.arange(count), few)
+            columns_per_row = max(1, MAX_EDGES // max(count, 1))
+            if columns_per_row < count:
+                values, columns = matrix.topk(columns_per_row, dim=1)
+                target = np.repeat(np.arange(count), columns_per_row)
                 source, weights = columns.flatten().numpy(), values.flatten().numpy()
             else:
-                target, source = (part.numpy() for part in matrix.nonzero(as_tuple=True))
+                target, source = (indices.numpy() for indices in matrix.nonzero(as_tuple=True))
                 weights = matrix.numpy()[target, source]
-        kept = _strongest(target, weights, MAX_EDGES)
-        target, source, weights = target[kept], source[kept], weights[kept]
+        edges = _strongest(target, weights, MAX_EDGES)
+        target, source, weights = target[edges], source[edges], weights[edges]
         order = np.lexsort((source, target))
         size = len(zlib.compress((source[order] - target[order]).astype("<i4").tobytes(), 1))
         if self.arrays.packed + size + len(source) * math.log2(steps) / 8 > most:
@@ -602,27 +542,28 @@ class _Page:
         if explanation.kind in ("sequence", "pair of sequences"):
             return None
         count = self.groups[0].num_targets
-        places = explanation.positions_of(explanation.recorded.layers[0])
-        if places is None:
-            places = explanation.positions
-        if places is None:
+        positions = explanation.positions_of(explanation.recorded.layers[0])
+        if positions is None:
+            positions = explanation.positions
+        if positions is None:
             if any(g.num_targets != g.num_sources for g in self.groups):
                 return None
             if count > MAX_NODES_OF_LAYOUT:
                 self._note(f"No layout is computed for more than {MAX_NODES_OF_LAYOUT:,} nodes.")
                 return None
-            group = max(self.groups, key=lambda one: one.count)
-            kept = slice(None) if group.kept is None else group.kept
-            places = torch.from_numpy(force_layout(group.source[kept], group.target[kept], count))
-        xy = places.double().cpu().numpy()
+            group = max(self.groups, key=lambda group: group.count)
+            edges = slice(None) if group.kept is None else group.kept
+            layout = force_layout(group.source[edges], group.target[edges], count)
+            positions = torch.from_numpy(layout)
+        xy = positions.double().cpu().numpy()
         if self.nodes is not None and len(xy) > self.nodes[-1]:
             xy = xy[self.nodes]
         xy = xy[:count]
         low, high = xy.min(0), xy.max(0)
         if len(xy) < count:  # Nodes that the model adds are placed in a row above the other nodes.
-            more = np.linspace(low[0], high[0], count - len(xy) + 2)[1:-1]
-            above = np.full_like(more, high[1] + 0.15 * max(high[1] - low[1], 1.0))
-            xy = np.concatenate([xy, np.stack([more, above], axis=1)])
+            x_added = np.linspace(low[0], high[0], count - len(xy) + 2)[1:-1]
+            above = np.full_like(x_added, high[1] + 0.15 * max(high[1] - low[1], 1.0))
+            xy = np.concatenate([xy, np.stack([x_added, above], axis=1)])
             high = xy.max(0)
         span = np.where(high > low, high - low, 1.0)
         unit = (xy - low) / span
@@ -636,14 +577,7 @@ class _Page:
         }
 
     def _image(self, unit: NDArray[np.float64]) -> dict[str, Any] | None:
-        """Return the pixels of the input image, and the rectangle that the image covers.
-
-        Args:
-            unit: coordinates of the nodes in the unit square, ``[N, 2]``.
-
-        Returns:
-            ``None`` if the input is not an image.
-        """
+        """Return the pixels of the input image, if there is one, and the rectangle it covers."""
         image = self.explanation.details.get("image")
         if image is None:
             return None
@@ -657,9 +591,9 @@ class _Page:
         rgba = np.stack([*colours, np.full_like(colours[0], 255)], axis=-1)
         # Skip the class token, which precedes the patches.
         count = self.explanation.details.get("patches", math.isqrt(len(unit)) ** 2)
-        places = unit[len(unit) - count :]
-        patch = [_spacing(places[:, axis]) for axis in range(2)]
-        low_corner, high_corner = places.min(0), places.max(0)
+        positions = unit[len(unit) - count :]
+        patch = [_spacing(positions[:, axis]) for axis in range(2)]
+        low_corner, high_corner = positions.min(0), positions.max(0)
         extent = [
             side
             for axis in range(2)
@@ -676,28 +610,19 @@ class _Page:
         }
 
     def _bonds(self) -> list[int] | None:
-        """Add the bonds of a molecule to the arrays: all first atoms, then all second atoms.
-
-        Returns:
-            Place in the data, as :meth:`_Arrays.add` returns it; ``None`` without a molecule.
-        """
+        """Add the bonds of a molecule to the arrays: all first atoms, then all second atoms."""
         bonds = self.explanation.details.get("bonds")
         return None if bonds is None else self.arrays.add(np.array(bonds, "<u4").T.flatten())
 
     def _overview(self, layer: _Layer, points: dict[str, Any] | None) -> dict[str, Any]:
-        """Return statistics and a small picture of each head of a layer.
-
-        Args:
-            layer: the layer.
-            points: result of :meth:`_positions`.
-        """
+        """Return statistics and a small picture of each head of a layer."""
         group = self.groups[layer.group]
         in_plane = points and (
             "image" in self.explanation.details or len(points["unit"]) > THUMBNAIL
         )
         unit = points["unit"] if points and in_plane else None
         pictures, width, height = _thumbnails(group, layer.weights, unit)
-        found: dict[str, Any] = {
+        overview: dict[str, Any] = {
             "name": layer.name,
             "number": layer.number,
             "heads": layer.heads,
@@ -708,19 +633,14 @@ class _Page:
         if points is None and group.num_targets == group.num_sources:
             distance = np.abs(group.source - group.target).astype(np.float32)
             mean = distance @ layer.weights / np.maximum(layer.weights.sum(0), 1e-30)
-            found["distance"] = [round(float(value), 3) for value in mean]
-        return found
+            overview["distance"] = [round(float(value), 3) for value in mean]
+        return overview
 
 
 def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return the indices of the edges with the largest weights, sorted.
+    """Return the sorted indices of the ``most`` edges with the largest weights.
 
-    The edge with the largest weight of each target comes first in the selection.
-
-    Args:
-        target: target of each edge, sorted.
-        weights: weight of each edge.
-        most: number of edges to return.
+    The targets are sorted, and the edge with the largest weight of each target is preferred.
     """
     if len(weights) <= most:
         return np.arange(len(weights))
@@ -731,12 +651,7 @@ def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArra
 
 
 def _entropy(group: _Edges, weights: NDArray[np.float32]) -> list[float]:
-    """Return the entropy of the weights of each head in nats, averaged over targets.
-
-    Args:
-        group: the edges.
-        weights: weight of each edge for each head, ``[E, H]``.
-    """
+    """Return the entropy of the weights of each head in nats, averaged over targets."""
     positive = np.maximum(weights, 1e-30)
     present = max(len(np.unique(group.target)), 1)
     return [float(value) for value in -(positive * np.log(positive)).sum(0) / present]
@@ -746,9 +661,9 @@ def _is_banded(offset: int, count: int) -> bool:
     return count > 64 and offset <= count // 8
 
 
-def _spacing(places: NDArray[np.float64]) -> float:
+def _spacing(coordinates: NDArray[np.float64]) -> float:
     """Return the smallest difference between distinct coordinates on one axis."""
-    gaps = np.diff(np.unique(np.round(places, 4)))
+    gaps = np.diff(np.unique(np.round(coordinates, 4)))
     return float(gaps.min()) if len(gaps) else 1.0
 
 
@@ -759,15 +674,7 @@ def _thumbnails(
 
     A pixel is a sum of weights. The axes are targets and sources or, if all edges are short,
     targets and offsets from target to source. If the nodes have coordinates, a pixel shows the
-    weight that the nodes at this place receive.
-
-    Args:
-        group: the edges.
-        weights: weight of each edge for each head, ``[E, H]``.
-        unit: coordinates of the nodes in the unit square, ``[N, 2]``, or ``None``.
-
-    Returns:
-        All pixels, the width of a picture, and its height.
+    weight that the nodes at this place receive. The pixels come with the width and the height.
     """
     offset = group.source - group.target
     most = int(np.abs(offset).max(initial=0))

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.attention.hooks import without_interception
 from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.explain.module_names import (
     NamedInterceptor,
+    head_positions,
     layer_keys,
     listed,
     model_of,
     numbered_layer,
-    places_of,
 )
 from edgewise.explain.rollout import rollout
 from edgewise.graphs import Graph, edges
@@ -211,7 +211,9 @@ class Recorded:
             chosen = [layer for layer in chosen if layer.kind != "aggregation"]
         if layers is not None:
             keys = layer_keys(layers, "layers")
-            chosen = [one for one in chosen if _is_chosen(one.module, keys, self.number(one))]
+            chosen = [
+                layer for layer in chosen if _is_chosen(layer.module, keys, self.number(layer))
+            ]
         return rollout(
             [(layer.name, layer.graph, layer.edge_index, layer.weights) for layer in chosen],
             residual,
@@ -270,7 +272,7 @@ def record(
         torch.Size([25, 2])
     """
     module = model_of(model)
-    check_least("max_edges", max_edges, 1, "choose for example 1_000_000")
+    check_range("max_edges", max_edges, "choose for example 1_000_000", least=1)
     keys = None if layers is None else layer_keys(layers, "layers")
     names = dict(module.named_modules())
     for layer in keys or ():
@@ -310,10 +312,7 @@ def _nothing_recorded(
 
 
 class _Recorder(NamedInterceptor):
-    """Interceptor that adds the weights of each call to a :class:`Recorded`.
-
-    The arguments are those of :func:`record`.
-    """
+    """Interceptor that adds the weights of each call to a :class:`Recorded`."""
 
     def __init__(
         self,
@@ -339,9 +338,9 @@ class _Recorder(NamedInterceptor):
         self, call: AttentionCall, graph: Graph, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
         out, lse = compute(call, graph)
-        part = self._record_call(call, graph, "part")
-        if part is not None:
-            self._parts[out] = part
+        layer = self._record_call(call, graph, "part")
+        if layer is not None:
+            self._parts[out] = layer
         return out, lse
 
     def aggregate(
@@ -370,20 +369,14 @@ class _Recorder(NamedInterceptor):
         shape = (*weight.shape[:-2], graph.num_edges, weight.shape[-1])
 
         def weights(chosen: Tensor | None) -> Tensor:
-            own = weight.detach().expand(shape)
-            return own.clone() if chosen is None else own[..., chosen, :]
+            expanded = weight.detach().expand(shape)
+            return expanded.clone() if chosen is None else expanded[..., chosen, :]
 
         self._add(graph, shape[:-2], weights, "aggregation")
         return out
 
     def _keep_unweighted(self, value: Tensor, graph: Graph, reduce: str) -> None:
-        """Store a sum or mean without weights, to be recorded if the model has no weighted calls.
-
-        Args:
-            value: values that are summed, ``[..., N_src, H, D]``.
-            graph: graph of the call.
-            reduce: reduction of the call, such as ``"sum"``.
-        """
+        """Store a sum or mean without weights, to be recorded if no call has weights."""
         if isinstance(self.module, SparseLinear) or value.shape[-2:].numel() == 1:
             return
         if graph.num_targets == graph.num_sources and not self.recorded.layers:
@@ -404,16 +397,18 @@ class _Recorder(NamedInterceptor):
 
     def merge_attention(
         self,
-        parts: Sequence[tuple[Tensor, Tensor]],
+        outputs: Sequence[tuple[Tensor, Tensor]],
         compute: Callable[..., tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
-        out, total = compute(parts)
-        layers = [self._parts.get(part) for part, _ in parts]
+        out, total = compute(outputs)
+        layers = [self._parts.get(output) for output, _ in outputs]
         if all(layer is not None and layer in self.recorded.layers for layer in layers):
-            merged = _merged([layer for layer in layers if layer], [lse for _, lse in parts], total)
-            place = self.recorded.layers.index(layers[0])
-            self.recorded.layers[place] = merged
-            self.recorded.layers[:] = [one for one in self.recorded.layers if one not in layers]
+            lses = [lse for _, lse in outputs]
+            merged = _merged([layer for layer in layers if layer], lses, total)
+            position = self.recorded.layers.index(layers[0])
+            self.recorded.layers[position] = merged
+            others = [layer for layer in self.recorded.layers if layer not in layers]
+            self.recorded.layers[:] = others
             self._name_all()
             self._parts[out] = merged
         return out, total
@@ -450,12 +445,12 @@ class _Recorder(NamedInterceptor):
             return None
         with torch.no_grad(), without_interception():
             chosen = self._chosen_edges(module, graph, torch.Size(batch).numel())
-            found = weights(chosen).detach()
-            heads = self.head_numbers(found.shape[-1])
+            values = weights(chosen).detach()
+            heads = self.head_numbers(values.shape[-1])
             if self.heads is not None:
-                found = found[..., places_of(self.heads, heads, module)]
+                values = values[..., head_positions(self.heads, heads, module)]
                 heads = [int(head) for head in self.heads]
-        layer = LayerRecord(module, graph, found, heads, chosen, kind, module, self._is_cross())
+        layer = LayerRecord(module, graph, values, heads, chosen, kind, module, self._is_cross())
         self.recorded.layers.append(layer)
         self._name_all()
         return layer
@@ -476,49 +471,38 @@ class _Recorder(NamedInterceptor):
             layer.name = layer.module if times == 1 else f"{layer.module}#{times}"
 
     def _chosen_edges(self, module: str, graph: Graph, members: int) -> Tensor | None:
-        """Return the indices of the edges to record; ``None`` for all.
-
-        Args:
-            module: name of the module that makes the call, for messages.
-            graph: graph of the call.
-            members: number of examples of the batch, each of which has these edges.
-        """
+        """Return the indices of the edges to record for a batch of ``members``; None for all."""
         most = self.max_edges // max(members, 1)
         chosen = None
         if self.targets is not None:
-            wanted = torch.as_tensor(self.targets, device=graph.target.device).flatten()
-            if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < graph.num_targets:
+            targets = torch.as_tensor(self.targets, device=graph.target.device).flatten()
+            if bool(((targets < 0) | (targets >= graph.num_targets)).any()):
                 raise ArgumentError(
                     "targets",
                     expected=f"target nodes of {module}, from 0 to {graph.num_targets - 1}",
-                    got=listed(wanted.tolist()),
+                    got=listed(targets.tolist()),
                     remedy="choose indices in this range",
                 )
-            chosen = torch.isin(graph.target, wanted).nonzero()[:, 0]
+            chosen = torch.isin(graph.target, targets).nonzero()[:, 0]
         count = graph.num_edges if chosen is None else len(chosen)
         if count <= most:
             return chosen
         target = graph.target if chosen is None else graph.target[chosen]
         present, degree = target.unique(return_counts=True)
-        kept = _spread(degree, most)
-        within = torch.isin(target, present[kept]).nonzero()[:, 0]
+        selected = _spread(degree, most)
+        within = torch.isin(target, present[selected]).nonzero()[:, 0]
         warnings.warn(
             f"{module} has {count:,} edges, more than max_edges ({self.max_edges:,}"
             f"{f' for {members} members of a batch' if members > 1 else ''}): recorded the "
-            f"{len(within):,} edges of {len(kept):,} of {len(present):,} targets. Choose targets= "
-            "or layers=, or raise max_edges=, to record other edges.",
+            f"{len(within):,} edges of {len(selected):,} of {len(present):,} targets. Choose "
+            "targets= or layers=, or raise max_edges=, to record other edges.",
             stacklevel=2,
         )
         return within if chosen is None else chosen[within]
 
 
 def _spread(degree: Tensor, most: int) -> Tensor:
-    """Return the indices of evenly spaced targets, at least one.
-
-    Args:
-        degree: number of edges of each target.
-        most: maximum number of edges of the selected targets together, if there are several.
-    """
+    """Return the indices of evenly spaced targets, at least one, with at most ``most`` edges."""
     step = max(2, -(-int(degree.sum()) // max(most, 1)))
     while step < len(degree) and int(degree[::step].sum()) > most:
         step += 1
@@ -526,14 +510,9 @@ def _spread(degree: Tensor, most: int) -> Tensor:
 
 
 def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
-    """Merge the weights of several attention calls, whose graphs are parts of one graph.
+    """Merge the weights of attention calls over parts of one graph; equal edges are added.
 
-    Weights of equal edges are added.
-
-    Args:
-        layers: record of each call.
-        lses: log-sum-exp of the scores of each target in each call.
-        total: log-sum-exp over all calls.
+    ``lses`` are the log-sum-exps of each call, and ``total`` is that over all calls.
     """
     with torch.no_grad():
         graph, heads = layers[0].graph, layers[0].heads
@@ -542,23 +521,25 @@ def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor
         for layer, lse in zip(layers, lses, strict=True):
             source, target = layer.edge_index
             keys.append(target * graph.num_sources + source)
-            share = (lse - total.masked_fill(empty, 0.0)).exp()[..., heads]
-            weights.append(layer.weights * share.index_select(-2, target))
+            fraction = (lse - total.masked_fill(empty, 0.0)).exp()[..., heads]
+            weights.append(layer.weights * fraction.index_select(-2, target))
         every = torch.cat(
-            [one.graph.target * graph.num_sources + one.graph.source for one in layers]
+            [layer.graph.target * graph.num_sources + layer.graph.source for layer in layers]
         ).unique()
-        place = torch.searchsorted(every, torch.cat(keys))
+        position = torch.searchsorted(every, torch.cat(keys))
         some = any(layer.edges is not None for layer in layers)
         chosen = None
         if some:
-            chosen, place = place.unique(return_inverse=True)
+            chosen, position = position.unique(return_inverse=True)
         joined = torch.cat(weights, dim=-2)
         shape = (*joined.shape[:-2], len(every) if chosen is None else len(chosen), len(heads))
-        found = joined.new_zeros(shape).index_add(-2, place, joined)
+        merged_weights = joined.new_zeros(shape).index_add(-2, position, joined)
         pairs = torch.stack([every % graph.num_sources, every // graph.num_sources])
         union = edges(pairs, (graph.num_sources, graph.num_targets))
     first = layers[0]
-    return LayerRecord("", union, found, heads, chosen, "attention", first.module, first.is_cross)
+    return LayerRecord(
+        "", union, merged_weights, heads, chosen, "attention", first.module, first.is_cross
+    )
 
 
 def _is_chosen(module: str, layers: Sequence[str | int], number: int) -> bool:

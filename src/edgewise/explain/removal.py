@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise._utils.ragged import ranges, starts
 from edgewise.attention.hooks import ACTIVE, Interceptor, intercepting
-from edgewise.explain.calls import Step, Tape, call_with, graph_with
+from edgewise.explain.calls import Step, Tape, call_on_edges, graph_on_edges
 from edgewise.graphs import Edges, Graph
 
 if TYPE_CHECKING:
@@ -22,55 +22,48 @@ TOLERANCE = 1e-4
 
 
 def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Return a number for each unordered pair of members (parts of the input).
-
-    Args:
-        first: index of one member of each pair.
-        second: index of the other member of each pair.
-        count: number of all members.
-    """
+    """Return a number for each unordered pair of members, of which there are ``count``."""
     return torch.minimum(first, second) * count + torch.maximum(first, second)
 
 
 class Removal(Interceptor):
     """Interceptor that removes edges from all attention and aggregation calls.
 
-    It removes all edges from some members (parts of the input) and the edges between some pairs.
-
-    Args:
-        case: the answer.
-        members: boolean mask ``[M]``, true for removed members, or ``None``.
-        pairs: removed edges as pairs of member indices, ``[2, P]``, or ``None``.
+    It removes all edges from the members of a mask ``[M]``, and between the pairs ``[2, P]``.
     """
 
     def __init__(self, case: Case, members: Tensor | None, pairs: Tensor | None) -> None:
-        self.case, self.gone = case, members
+        self.case, self.members = case, members
         self.keys = None if pairs is None else pair_keys(pairs[0], pairs[1], len(case.labels))
 
-    def kept(self, graph: Graph) -> Tensor | None:
+    def remaining_edges(self, graph: Graph) -> Tensor | None:
         """Return the indices of the edges that remain, or ``None`` for all edges."""
         member = self.case.members(graph.num_sources)
         if member is None:
             return None
         source = member[graph.source]
-        gone = torch.zeros_like(source, dtype=torch.bool)
-        if self.gone is not None:
-            gone = self.gone[source] & (source >= 0)
+        removed = torch.zeros_like(source, dtype=torch.bool)
+        if self.members is not None:
+            removed = self.members[source] & (source >= 0)
         if self.keys is not None and graph.num_targets == graph.num_sources:
             target = member[graph.target]
             keys = pair_keys(source, target, len(self.case.labels))
-            gone |= torch.isin(keys, self.keys) & (source >= 0) & (target >= 0)
-        return None if not bool(gone.any()) else (~gone).nonzero()[:, 0]
+            removed |= torch.isin(keys, self.keys) & (source >= 0) & (target >= 0)
+        return None if not bool(removed.any()) else (~removed).nonzero()[:, 0]
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
-        kept = self.kept(graph)
-        return compute(*(call, graph) if kept is None else call_with(call, graph, kept))
+        edges = self.remaining_edges(graph)
+        if edges is None:
+            return compute(call, graph)
+        return compute(call_on_edges(call, edges), graph_on_edges(graph, edges))
 
     def attend_with_lse(
         self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        kept = self.kept(graph)
-        return compute(*(call, graph) if kept is None else call_with(call, graph, kept))
+        edges = self.remaining_edges(graph)
+        if edges is None:
+            return compute(call, graph)
+        return compute(call_on_edges(call, edges), graph_on_edges(graph, edges))
 
     def aggregate(
         self,
@@ -80,23 +73,22 @@ class Removal(Interceptor):
         reduce: str,
         compute: Callable[..., Tensor],
     ) -> Tensor:
-        kept = self.kept(graph)
-        if kept is None:
+        edges = self.remaining_edges(graph)
+        if edges is None:
             return compute(value, weight, graph, reduce)
-        fewer = None if weight is None else weight.index_select(-2, kept)
-        return compute(value, fewer, graph_with(graph, kept), reduce)
+        weight = None if weight is None else weight.index_select(-2, edges)
+        return compute(value, weight, graph_on_edges(graph, edges), reduce)
 
 
 def remaining(graph: Graph) -> Graph:
     """Return a graph without the edges that the active :class:`Removal` removes.
 
-    Scores that depend on the graph outside of attention and aggregation, such as a count of common
-    neighbours, use this graph.
+    Scores that read the graph themselves use it, such as a count of common neighbours.
     """
     for active in ACTIVE.get():
         if isinstance(active, Removal):
-            kept = active.kept(graph)
-            graph = graph if kept is None else graph_with(graph, kept)
+            edges = active.remaining_edges(graph)
+            graph = graph if edges is None else graph_on_edges(graph, edges)
     return graph
 
 
@@ -111,17 +103,12 @@ class _Incoming:
 
     def into(self, targets: Tensor) -> Tensor:
         """Return the indices of the edges whose target is one of ``targets``."""
-        found: Tensor = self._order[ranges(self._start[targets], self._count[targets])]
-        return found
+        edges: Tensor = self._order[ranges(self._start[targets], self._count[targets])]
+        return edges
 
 
 def edges_around(graph: Graph, nodes: Tensor) -> Tensor:
-    """Return the indices of all edges that end in some nodes or in their in-neighbours.
-
-    Args:
-        graph: the graph.
-        nodes: indices of the nodes.
-    """
+    """Return the indices of all edges that end in some nodes or in their in-neighbours."""
     incoming = _Incoming(graph)
     return incoming.into(torch.cat([nodes, graph.source[incoming.into(nodes)]]).unique())
 
@@ -129,65 +116,50 @@ def edges_around(graph: Graph, nodes: Tensor) -> Tensor:
 class ReceptiveField:
     """Edges of a large graph that a prediction depends on, with the outputs of the whole graph.
 
-    Removing an edge changes the outputs of only a few nodes. :meth:`without` recomputes those that
-    the score depends on and takes all other outputs from the recorded forward pass.
-
-    Args:
-        case: the prediction to explain.
-        steps: attention and aggregation calls recorded in a forward pass on the whole graph; the
-            nodes of each call are those of ``case``.
-
-    Attributes:
-        edges: for each call, edges into the nodes whose output in this call affects the score.
-        around: for each call, edges into the nodes whose output in some call affects the score.
+    For each recorded call, ``edges`` are the edges into the nodes whose output in this call affects
+    the score, and ``around`` those into the nodes whose output in some call affects it.
     """
 
     def __init__(self, case: Case, steps: list[Step]) -> None:
         assert case.own is not None
         self.case, self.steps = case, steps
         incoming = {id(step.graph): _Incoming(step.graph) for step in steps}
-        rows, self.edges = case.own.unique(), list[Tensor]()
+        nodes, self.edges = case.own.unique(), list[Tensor]()
         for step in reversed(steps):
-            of_graph = incoming[id(step.graph)]
-            self.edges.insert(0, of_graph.into(rows))
-            read = torch.cat([rows, of_graph.source[self.edges[0]]]).unique()
-            first, rows = rows, read
+            edges_of_graph = incoming[id(step.graph)]
+            self.edges.insert(0, edges_of_graph.into(nodes))
+            targets = nodes
+            nodes = torch.cat([nodes, edges_of_graph.source[self.edges[0]]]).unique()
         # Some edges at the nodes of the answer enter the neighbours of these nodes.
-        first = rows if len(steps) == 1 else first
-        self.around = [incoming[id(step.graph)].into(first) for step in steps]
+        targets = nodes if len(steps) == 1 else targets
+        self.around = [incoming[id(step.graph)].into(targets) for step in steps]
 
     def pairs(self) -> Tensor:
-        """Return the edges at the nodes that the answer is about.
-
-        Returns:
-            Distinct pairs of member indices, ``[2, P]``, the smaller index first.
-        """
+        """Return the pairs of members with an edge at the nodes that the answer is about."""
         assert self.case.own is not None
-        own, keys = self.case.member[self.case.own], []
+        explained, keys = self.case.member[self.case.own], []
         for step, around in zip(self.steps, self.around, strict=True):
             source, target = self.case.member[step.graph.edge_index[:, around]]
             joined = (source >= 0) & (target >= 0) & (source != target)
-            joined &= torch.isin(source, own) | torch.isin(target, own)
+            joined &= torch.isin(source, explained) | torch.isin(target, explained)
             keys.append(pair_keys(source[joined], target[joined], len(self.case.labels)))
         every, count = torch.cat(keys).unique(), len(self.case.labels)
         return torch.stack([every // count, every % count])
 
     def without(self, pairs: Tensor) -> Tensor:
-        """Compute the scores ``[C]`` of the C answers without some edges.
+        """Compute the scores ``[C]`` without edges, which are pairs of member indices ``[2, P]``.
 
-        Args:
-            pairs: removed edges as pairs of member indices, ``[2, P]``.
+        Only the outputs that change are computed; the others are those of the whole graph.
         """
         with torch.no_grad(), intercepting(_LocalRemoval(self, pairs)):
             return self.case.score()
 
 
 def receptive_field(case: Case) -> ReceptiveField | None:
-    """Return the receptive field of an answer about some nodes of a large graph.
+    """Return the receptive field of an answer about some nodes of a large graph, or ``None``.
 
-    The result is ``None`` for other answers, and for models whose nodes depend on each other
-    outside of the recorded calls. This is tested by removing every second edge at the nodes of the
-    answer, which must give the same score as the removal in the whole graph.
+    The result is ``None`` if nodes depend on each other outside of the recorded calls. Then the
+    score without every second edge at the nodes differs from that of the whole graph.
     """
     if not case.whole_graph or case.own is None:
         return None
@@ -200,50 +172,39 @@ def receptive_field(case: Case) -> ReceptiveField | None:
     field = ReceptiveField(case, tape.steps)
     pairs = field.pairs()[:, ::2]
     with torch.no_grad(), intercepting(Removal(case, None, pairs)):
-        whole = case.score()
-    same = torch.allclose(field.without(pairs), whole, rtol=TOLERANCE, atol=TOLERANCE)
-    return field if same else None
+        expected = case.score()
+    is_same = torch.allclose(field.without(pairs), expected, rtol=TOLERANCE, atol=TOLERANCE)
+    return field if is_same else None
 
 
 class _LocalRemoval(Removal):
-    """Interceptor that computes only the outputs that change if some edges are removed.
-
-    Args:
-        field: recorded calls and edges that the score depends on.
-        pairs: removed edges as pairs of member indices, ``[2, P]``.
-    """
+    """Interceptor that computes only the outputs that change if some edges are removed."""
 
     def __init__(self, field: ReceptiveField, pairs: Tensor) -> None:
         super().__init__(field.case, None, pairs)
-        self.field, self.place = field, 0
+        self.field, self.step_index = field, 0
         self.changed = torch.zeros(len(field.case.member), dtype=torch.bool)
 
     def _next(self) -> tuple[Step, Tensor, Tensor]:
-        """Advance to the next call, and select what to compute in it.
-
-        Returns:
-            The record of the call, the indices of the targets to compute, and the indices of their
-            remaining edges.
-        """
-        step, edges = self.field.steps[self.place], self.field.edges[self.place]
-        self.place += 1
+        """Return the next call, the targets to compute in it, and their remaining edges."""
+        step, edges = self.field.steps[self.step_index], self.field.edges[self.step_index]
+        self.step_index += 1
         source, target = step.graph.edge_index[:, edges]
         member = self.case.member
         assert self.keys is not None
-        gone = torch.isin(
+        removed = torch.isin(
             pair_keys(member[source], member[target], len(self.case.labels)), self.keys
         )
-        again = torch.zeros_like(self.changed)
-        again[target[gone | self.changed[source]]] = True
-        again[target] |= self.changed[target]
-        self.changed = self.changed | again
-        return step, again.nonzero()[:, 0], edges[again[target] & ~gone]
+        changed = torch.zeros_like(self.changed)
+        changed[target[removed | self.changed[source]]] = True
+        changed[target] |= self.changed[target]
+        self.changed = self.changed | changed
+        return step, changed.nonzero()[:, 0], edges[changed[target] & ~removed]
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
-        step, rows, edges = self._next()
-        fewer, _ = call_with(call, graph, edges)
-        fewer = replace(fewer, query=call.query.index_select(-3, rows))
-        return _merged(step, rows, compute(fewer, _rows_of(graph, rows, edges)))
+        step, targets, edges = self._next()
+        call = replace(call_on_edges(call, edges), query=call.query.index_select(-3, targets))
+        return _merged(step, targets, compute(call, _subgraph(graph, targets, edges)))
 
     def aggregate(
         self,
@@ -253,24 +214,18 @@ class _LocalRemoval(Removal):
         reduce: str,
         compute: Callable[..., Tensor],
     ) -> Tensor:
-        step, rows, edges = self._next()
-        fewer = None if weight is None else weight.index_select(-2, edges)
-        return _merged(step, rows, compute(value, fewer, _rows_of(graph, rows, edges), reduce))
+        step, targets, edges = self._next()
+        weight = None if weight is None else weight.index_select(-2, edges)
+        out = compute(value, weight, _subgraph(graph, targets, edges), reduce)
+        return _merged(step, targets, out)
 
 
-def _rows_of(graph: Graph, rows: Tensor, edges: Tensor) -> Graph:
-    """Return the subgraph with some targets and some of the edges into them.
-
-    Args:
-        graph: the graph.
-        rows: sorted indices of the targets to keep, which are renumbered from 0. All sources are
-            kept with their numbers.
-        edges: indices of the edges to keep, all of which end in these targets.
-    """
+def _subgraph(graph: Graph, targets: Tensor, edges: Tensor) -> Graph:
+    """Return the graph of all sources, sorted ``targets`` numbered from 0, and edges into them."""
     source, target = graph.edge_index[:, edges]
-    index = torch.stack([source, torch.searchsorted(rows, target)])
-    return Edges(index, len(rows), graph.num_sources)
+    index = torch.stack([source, torch.searchsorted(targets, target)])
+    return Edges(index, len(targets), graph.num_sources)
 
 
-def _merged(step: Step, rows: Tensor, out: Tensor) -> Tensor:
-    return step.out.index_copy(-3, rows, out.to(step.out.dtype))
+def _merged(step: Step, targets: Tensor, out: Tensor) -> Tensor:
+    return step.out.index_copy(-3, targets, out.to(step.out.dtype))

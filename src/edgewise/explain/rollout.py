@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs import Graph
 
@@ -16,19 +17,10 @@ MAX_DENSE = 4096
 def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float = 0.5) -> Tensor:
     r"""Compute :math:`\prod_l \big(r I + (1 - r) \bar{A}_l\big)`, later layers on the left.
 
-    :math:`\bar{A}_l` is the mean over heads, with rows divided by their sums.
-
-    Args:
-        layers: name, graph, edges ``[2, E]`` and weights ``[..., E, H]`` of each layer.
-        residual: weight r of the residual connection.
+    :math:`\bar{A}_l` is the mean over heads, with rows divided by their sums. A layer is its name,
+    graph, edges ``[2, E]`` and weights ``[..., E, H]``.
     """
-    if not 0.0 <= residual <= 1.0:
-        raise ArgumentError(
-            "residual",
-            expected="a fraction from 0 to 1",
-            got=repr(residual),
-            remedy="choose for example 0.5",
-        )
+    check_range("residual", residual, "choose for example 0.5", least=0, most=1)
     sizes = [(graph.num_targets, graph.num_sources) for _, graph, _, _ in layers]
     if not layers or len(set(sizes)) > 1 or sizes[0][0] != sizes[0][1]:
         raise ArgumentError(
@@ -78,33 +70,22 @@ def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float
 def _step(
     edge_index: Tensor, weights: Tensor, count: int, residual: float, *, sparse: bool
 ) -> Tensor:
-    """Return ``residual * I + (1 - residual) * A``, where A is the attention matrix of a layer.
-
-    Args:
-        edge_index: sources and targets of the edges, ``[2, E]``.
-        weights: weights of the edges, ``[..., E]``, which are divided by their sum for each target.
-        count: number N of nodes.
-        residual: weight of the residual connection.
-        sparse: whether to return a sparse tensor.
-
-    Returns:
-        ``[..., N, N]``, with targets as rows.
-    """
+    """Return ``residual * I + (1 - residual) * A``, where A has targets as rows."""
     source, target = edge_index
     total = weights.new_zeros(*weights.shape[:-1], count).index_add(-1, target, weights)
     reached = total > 0
     scaled = weights / total.masked_fill(~reached, 1.0).index_select(-1, target)
     # A target without sources keeps its own features only.
-    own = torch.where(reached, residual, 1.0)
+    diagonal = torch.where(reached, residual, 1.0)
     scaled = scaled * (1 - residual)
     node = torch.arange(count, device=source.device)
     if sparse:
         index = torch.stack([torch.cat([target, node]), torch.cat([source, node])])
-        values = torch.cat([scaled, own])
+        values = torch.cat([scaled, diagonal])
         size = count, count
         joined = torch.sparse_coo_tensor(index, values, size, check_invariants=False)
         return joined.coalesce()
     flat = target * count + source
     matrix = scaled.new_zeros(*scaled.shape[:-1], count * count).index_add(-1, flat, scaled)
-    found: Tensor = matrix.unflatten(-1, (count, count)) + torch.diag_embed(own)
-    return found
+    step: Tensor = matrix.unflatten(-1, (count, count)) + torch.diag_embed(diagonal)
+    return step

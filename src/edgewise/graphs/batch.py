@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import segment_index, starts
@@ -164,5 +164,5 @@ def _packed(members: Sequence[Graph]) -> Graph:
 def _listed(name: str, sizes: Sizes) -> list[int]:
     numbers = sizes.tolist() if isinstance(sizes, Tensor) else list(sizes)
     for number in numbers:
-        check_count(name, number, 0, "pass the number of nodes of each graph")
+        check_range(name, number, "pass the number of nodes of each graph", least=0, integer=True)
     return [int(number) for number in numbers]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_count, describe
+from edgewise._utils.arguments import check_range, describe
 from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs.graph import Edges, Graph, check_graph
@@ -67,7 +67,9 @@ def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
     """
     num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
     for number in (num_sources, num_targets):
-        check_count("num_nodes", number, 0, "pass n, or (num_sources, num_targets)")
+        check_range(
+            "num_nodes", number, "pass n, or (num_sources, num_targets)", least=0, integer=True
+        )
     if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise ArgumentError(
             "edge_index",

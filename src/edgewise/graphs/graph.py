@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.dispatch_modes import (
     detach_from_inference,
     disable_modes,
@@ -965,8 +965,10 @@ class Window(Pattern):
     dilation: int = 1
 
     def __post_init__(self) -> None:
-        check_count("radius", self.radius, 0, "choose 0 for the node alone")
-        check_count("dilation", self.dilation, 1, "choose 1 for consecutive positions")
+        check_range("radius", self.radius, "choose 0 for the node alone", least=0, integer=True)
+        check_range(
+            "dilation", self.dilation, "choose 1 for consecutive positions", least=1, integer=True
+        )
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)
@@ -985,8 +987,12 @@ class Power(Pattern):
     k: int
 
     def __post_init__(self) -> None:
-        check_count(
-            "k", self.k, 1, "choose for example 2; for self-loops only, use graphs.window(0)"
+        check_range(
+            "k",
+            self.k,
+            "choose for example 2; for self-loops only, use graphs.window(0)",
+            least=1,
+            integer=True,
         )
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise.graphs.graph import Edges, Graph, Pattern
 
@@ -33,8 +33,8 @@ class Grid(Pattern):
     neighbours: int = 4
 
     def __post_init__(self) -> None:
-        check_count("height", self.height, 0, "pass the number of rows")
-        check_count("width", self.width, 0, "pass the number of columns")
+        check_range("height", self.height, "pass the number of rows", least=0, integer=True)
+        check_range("width", self.width, "pass the number of columns", least=0, integer=True)
         if self.neighbours not in (4, 8):
             raise ArgumentError(
                 "neighbours",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_count, check_even
+from edgewise._utils.arguments import check_even, check_range
 from edgewise._utils.limits import LIMITS
 from edgewise.graphs.graph import Edges, Graph, Pattern
 
@@ -31,8 +31,14 @@ class Random(Pattern):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("degree", self.degree, 0, "pass the number of sources of each target")
-        check_count("seed", self.seed, 0, "pass any non-negative integer")
+        check_range(
+            "degree",
+            self.degree,
+            "pass the number of sources of each target",
+            least=0,
+            integer=True,
+        )
+        check_range("seed", self.seed, "pass any non-negative integer", least=0, integer=True)
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         degree = min(self.degree, num_sources)
@@ -67,8 +73,14 @@ class Expander(Pattern):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count("degree", self.degree, 0, "pass the number of sources of each target")
-        check_count("seed", self.seed, 0, "pass any non-negative integer")
+        check_range(
+            "degree",
+            self.degree,
+            "pass the number of sources of each target",
+            least=0,
+            integer=True,
+        )
+        check_range("seed", self.seed, "pass any non-negative integer", least=0, integer=True)
         LIMITS["graph_degree"].check(self.degree, "degree")
         check_even("degree", self.degree, "each cycle adds two neighbours")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise.graphs.graph import Graph, Intervals, Pattern
 
 
@@ -63,7 +63,7 @@ class Blocks(Pattern):
     size: int
 
     def __post_init__(self) -> None:
-        check_count("size", self.size, 1, "pass the number of nodes in a block")
+        check_range("size", self.size, "pass the number of nodes in a block", least=1, integer=True)
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         position = torch.arange(num_targets) + self._sources_ahead(num_targets, num_sources)

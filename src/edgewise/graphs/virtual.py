@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise.graphs.graph import (
     Edges,
     Graph,
@@ -39,7 +39,7 @@ class Virtual(Pattern):
 
     def __post_init__(self) -> None:
         check_graph(self.pattern, "pattern")
-        check_count("count", self.count, 0, "pass the number of virtual nodes")
+        check_range("count", self.count, "pass the number of virtual nodes", least=0, integer=True)
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         if num_targets != num_sources or num_targets < self.count:

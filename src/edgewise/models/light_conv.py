@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import TableBias, aggregate
-from edgewise._utils.arguments import check_count, check_divides, check_given, checked_factory
+from edgewise._utils.arguments import check_divides, check_given, check_range, checked_factory
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import EdgeTerm
 from edgewise.encodings import Sinusoidal, offsets
@@ -260,7 +260,7 @@ class LightConv(EncoderDecoderModel):
             )
         check_given("kernels", tuple(kernels), "a kernel size for each layer", "try (3, 7, 15, 31)")
         for kernel in kernels:
-            check_count("kernels", kernel, 1, "choose 3 or another odd number")
+            check_range("kernels", kernel, "choose 3 or another odd number", least=1, integer=True)
             if kernel % 2 == 0:
                 raise ArgumentError(
                     "kernels",

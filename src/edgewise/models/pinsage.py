@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
-from edgewise._utils.arguments import check_least, checked_factory
+from edgewise._utils.arguments import check_range, checked_factory
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
@@ -148,7 +148,7 @@ def walk_neighbours(
     Paper: Ying et al., Graph convolutional neural networks for web-scale recommender systems, 2018
     """
     for name, number in (("walks", walks), ("walk_length", walk_length), ("top", top)):
-        check_least(name, number, 1, "choose for example 32")
+        check_range(name, number, "choose for example 32", least=1)
     check_square(graph, "index both kinds of node together, with edges in both directions")
     start, visited = _visits(graph, walks, walk_length, Generator().manual_seed(seed))
     keys, counts = (start * max(graph.num_sources, 1) + visited).unique(return_counts=True)

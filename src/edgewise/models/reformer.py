@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import attend_with_lse
-from edgewise._utils.arguments import check_choice, check_count, check_given, checked
+from edgewise._utils.arguments import check_choice, check_given, check_range, checked
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.encodings import Learned
@@ -245,8 +245,12 @@ class Hashing:
 
     def __post_init__(self) -> None:
         for factor in self.factors(1, 1) if self.num_buckets is not None else ():
-            check_count(
-                "num_buckets", factor, 2, "choose at least 2, the two sides of one hyperplane"
+            check_range(
+                "num_buckets",
+                factor,
+                "choose at least 2, the two sides of one hyperplane",
+                least=2,
+                integer=True,
             )
             if factor % 2:
                 raise ArgumentError(

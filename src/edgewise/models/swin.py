@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_count, check_divides, checked
+from edgewise._utils.arguments import check_divides, check_range, checked
 from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import OffsetBias, Offsets
@@ -73,7 +73,7 @@ def swin(
         torch.Size([2, 10])
     """
     for depth in depths:
-        check_count("depths", depth, 1, "choose a larger number")
+        check_range("depths", depth, "choose a larger number", least=1, integer=True)
     if not isinstance(heads, Sequence):
         heads = tuple(heads << stage for stage in range(len(depths)))
     if len(depths) != len(heads) or not depths:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_least, checked_factory
+from edgewise._utils.arguments import check_range, checked_factory
 from edgewise._utils.ragged import segment_index, starts
 from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.encodings.code import check_code
@@ -95,7 +95,7 @@ class TreeRelation(nn.Module):
 
     def __init__(self, heads: int, max_distance: int = 4) -> None:
         super().__init__()
-        check_least("max_distance", max_distance, 1, "choose for example 4")
+        check_range("max_distance", max_distance, "choose for example 4", least=1)
         self.max_distance = max_distance
         self.table = nn.Parameter(torch.empty((max_distance + 1) ** 2 + 1, heads))
         nn.init.normal_(self.table, std=0.02)

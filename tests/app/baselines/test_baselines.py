@@ -265,8 +265,7 @@ def test_settings_of_texts_are_chosen_on_the_validation_set(tmp_path, monkeypatc
 
             yield Candidate("copies", name, lambda write=write: Writer(write))
 
-    kind = replace(baselines_for(recipe), candidates=candidates)
-    monkeypatch.setattr("edgewise.app.runs.baseline_results.baselines_for", lambda _: kind)
+    monkeypatch.setattr("edgewise.app.kinds.translation.baseline.candidates", candidates)
     (found,) = baselines(recipe)
     assert found.setting == "val"
     assert found.metrics == {"val/bleu": pytest.approx(100), "test/bleu": 0}
@@ -538,7 +537,12 @@ def test_molecules_that_take_seconds_are_compared():
 
 
 def test_no_method_is_charged_for_start_up(tmp_path, monkeypatch):
-    (tmp_path / "slow_to_import.py").write_text("")
+    (tmp_path / "slow_to_import.py").write_text(
+        "import torch\nfrom edgewise.app.train import Candidate\n"
+        "def candidates(*_):\n"
+        "    score = lambda batch: torch.zeros(len(batch.target), 10)\n"
+        "    yield Candidate('first', '', lambda: score)\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     clock, imported = itertools.count(), []
 
@@ -546,12 +550,7 @@ def test_no_method_is_charged_for_start_up(tmp_path, monkeypatch):
         imported.append("slow_to_import" in sys.modules)
         return float(next(clock))
 
-    def candidates(*_):
-        yield Candidate("first", "", lambda: lambda batch: torch.zeros(len(batch.target), 10))
-
-    entry = baselines_for(find("digits"))
-    modules = (*entry.modules, "slow_to_import")
-    entry = replace(entry, candidates=candidates, modules=modules)
+    entry = replace(baselines_for(find("digits")), module="slow_to_import")
     monkeypatch.setattr("edgewise.app.runs.baseline_results.baselines_for", lambda _: entry)
     monkeypatch.setattr("edgewise.app.runs.baseline_results.time.process_time", process_time)
     assert list(baselines(find("digits")))

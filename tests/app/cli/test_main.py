@@ -119,7 +119,7 @@ def test_show_counts_the_layers_until_all_nodes_reach_each_other(
         (["train", "digits", "--seed", "x"], "a whole number"),
         (["train", "digits", "--seeds", "0"], "at least 1"),
         (["train", "digits", "--seed", "1" + "0" * 23], "an integer from 0"),
-        (["train", "digits", "--optimizer.beta2", "2"], "a fraction from 0"),
+        (["train", "digits", "--optimizer.beta2", "2"], "a number from 0"),
         (["train", "Digits", "--seeds", "0"], "expected digits or one of"),
         (["show", "window(2)", "--draw", "x.txt"], "choose for example x.png"),
         (["show", "window(2)", "--nodes", "-3"], "at least 1"),
@@ -418,8 +418,7 @@ def test_doctor_knows_the_folder_of_every_published_data_set():
             r"\b(find_raw|find_files|(raw|ewt)?_texts|read_mnist|read_papers)\(",
             inspect.getsource(kind),
         )
-        assert bool(looks) <= (name in doctor.FOLDERS), name
-    assert set(doctor.FOLDERS) | set(doctor.WITH) <= set(DATA)
+        assert bool(looks) <= bool(kind.folders), name
 
 
 def test_doctor_looks_for_all_that_hidden_words_are_learned_from(monkeypatch, tmp_path):
@@ -429,7 +428,7 @@ def test_doctor_looks_for_all_that_hidden_words_are_learned_from(monkeypatch, tm
         with pytest.raises(MissingDataError) as missing:
             lines_of(source)
         looked |= set(re.findall(r"/([^/]+)/raw\b", str(missing.value)))
-    assert looked == set(doctor.FOLDERS["masked_text"])
+    assert looked == set(DATA["masked_text"].folders)
 
 
 @pytest.mark.parametrize("limit", [100, 8000])  # of recipe.json, and of the first checkpoint
@@ -473,10 +472,10 @@ def test_what_cannot_be_printed(capsys, monkeypatch):
 
 
 def test_what_should_not_happen_asks_for_a_report(capsys, monkeypatch):
-    def broken(_kind):
+    def broken(*_arguments, **_options):
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr("edgewise.app.cli.commands.listing", broken)
+    monkeypatch.setattr("edgewise.app.cli.listing.table", broken)
     code, out, err = run(capsys, "list")
     assert (code, out) == (70, "")
     assert re.fullmatch(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -26,7 +28,7 @@ PEERS = (
 
 def test_every_difference_is_within_its_limit(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch_geometric")
-    assert verify.run() == 0
+    assert verify.verify(Namespace()) == 0
     shown = capsys.readouterr().out
     assert all(peer in shown for peer in PEERS)
     assert "FAILED" not in shown
@@ -38,7 +40,7 @@ def test_a_wrong_layer_is_found(
     pytest.importorskip("torch_geometric")
     right = GCNLayer.forward
     monkeypatch.setattr(GCNLayer, "forward", lambda *args: right(*args) * (1 + 1e-4))
-    assert verify.run() == 1
+    assert verify.verify(Namespace()) == 1
     assert "FAILED" in capsys.readouterr().out
 
 
@@ -60,10 +62,10 @@ def test_an_aggregator_that_depends_on_the_order_of_edges_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(verify.NODE_MODELS, "lstm", OrderDependent)
-    found = {c.ours: c.run() <= c.limit for c in verify.checks() if "renumbered" in c.ours}
+    found = {c.layer: c.run() <= c.limit for c in verify.checks() if "renumbered" in c.layer}
     assert [name for name, good in found.items() if not good] == ["lstm, renumbered"]
 
 
 def test_limits_are_those_of_the_specification() -> None:
-    limits = {check.dtype: check.limit for check in verify.checks() if "torch" in check.theirs}
+    limits = {check.dtype: check.limit for check in verify.checks() if "torch" in check.reference}
     assert limits == {torch.float32: 1e-5, torch.float64: 1e-12}

@@ -13,14 +13,14 @@ from tests.places import needs
 
 def occurrences(phrase):
     """Count the training sentences with a phrase, by label."""
-    train = SST2().parts().parts["train"]
+    train = SST2().read_splits().texts["train"]
     found = Counter(label for text, label in train if f" {phrase} " in f" {text} ")
     return {SST2().names[label]: count for label, count in found.items()}
 
 
 @needs("SST2")
 def test_no_sentence_is_in_sst2():
-    parts = SST2().parts().parts.values()
+    parts = SST2().read_splits().texts.values()
     known = {text for part in parts for text, _ in part}
     assert "i like this movie a lot" in known, "so sentences are compared in lower case"
     assert not known & {text.lower() for text in (*LECTURE, *VARIATIONS)}

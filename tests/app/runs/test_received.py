@@ -319,7 +319,7 @@ def test_weights_that_are_nan_or_of_another_type(
 def test_results_replace_no_file_of_a_run(
     option: str, name: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from edgewise.app.cli.picture import save_figure
+    from edgewise.app.cli.saving import save_figure
     from edgewise.app.predict.rows import write_answers
 
     (run / name).touch()

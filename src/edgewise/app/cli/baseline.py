@@ -64,38 +64,33 @@ def measure(recipe: Recipe, out: Path, *, folds: bool = False) -> str:
         out: folder for ``baseline.json``, which is created.
         folds: whether to evaluate on each fold of cross-validation and report the means.
     """
-    measured = fold_recipes(recipe) if folds else {"": recipe}
-    several = []
-    for name, one in measured.items():
-        found = []
-        for each in baselines(one):
-            found.append(each)
-            say(f"{name} {each.name}: {each.seconds:.1f} s".strip(), flush=True)
-        several.append(found)
-    means = [_mean(list(each)) for each in zip(*several, strict=True)]
-    return f"{_table(recipe, means)}\n\n{write(out, recipe, means, several)}"
+    recipes = fold_recipes(recipe) if folds else {"": recipe}
+    baselines_by_fold: list[list[Baseline]] = []
+    for fold_name, fold_recipe in recipes.items():
+        baselines_by_fold.append([])
+        for measured in baselines(fold_recipe):
+            baselines_by_fold[-1].append(measured)
+            say(f"{fold_name} {measured.name}: {measured.seconds:.1f} s".strip(), flush=True)
+    means = [_mean(same) for same in zip(*baselines_by_fold, strict=True)]
+    return f"{_table(recipe, means)}\n\n{write(out, recipe, means, baselines_by_fold)}"
 
 
 def write(
-    out: Path, recipe: Recipe, found: Sequence[Baseline], folds: Sequence[Sequence[Baseline]] = ()
+    out: Path, recipe: Recipe, means: Sequence[Baseline], folds: Sequence[Sequence[Baseline]] = ()
 ) -> Path:
     """Write ``baseline.json``, and metrics of each test example for the best baseline.
 
-    Args:
-        out: folder, which is created.
-        recipe: recipe that was evaluated.
-        found: baselines with their metrics; with folds, the metrics are means over folds.
-        folds: baselines with their metrics, for each fold.
+    ``means`` are the baselines of the recipe; with several folds, means over ``folds``.
     """
-    best = best_of(recipe, found)
+    best = best_of(recipe, means)
     record: dict[str, Any] = {
         "recipe": runs.to_record(recipe),
-        "metric": main_metric(recipe, found[0]),
+        "metric": main_metric(recipe, means[0]),
         "best": best.name,
-        "baselines": [each.record() for each in found],
+        "baselines": [measured.record() for measured in means],
     }
     if len(folds) > 1:
-        record["folds"] = [[each.record() for each in fold] for fold in folds]
+        record["folds"] = [[measured.record() for measured in fold] for fold in folds]
     folder = RunFolder(out)
     folder.make()
     (out / EXAMPLES).unlink(missing_ok=True)
@@ -108,27 +103,22 @@ def write(
 def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     """Return lines of text that compare a run with the best quick baselines of its recipe.
 
-    If the baselines would take minutes, the text is the command that evaluates them.
-
-    Args:
-        recipe: recipe of the run.
-        metrics: metrics of the run, or the summary of several seeds. Of a summary, the metric of
-            the mean prediction is compared, or the mean over the seeds if there is none.
-        out: run folder, in which ``baseline.json`` is written.
+    If the baselines would take minutes, the text is the command that evaluates them. Of several
+    seeds, the metric of the mean prediction is compared, or the mean if there is none.
     """
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
-    kept = kept_preprocessing(run)
-    if kept is not None and is_large(recipe, kept):
+    preprocessing = kept_preprocessing(run)
+    if preprocessing is not None and is_large(recipe, preprocessing):
         return later
-    found = list(baselines(with_vocabulary(recipe, run), quick=True))
-    if not found:
+    measured = list(baselines(with_vocabulary(recipe, run), quick=True))
+    if not measured:
         return later
-    path = write(out, recipe, found)
-    name = f"test/{main_metric(recipe, found[0])}"
+    path = write(out, recipe, measured)
+    name = f"test/{main_metric(recipe, measured[0])}"
     value = single_values(metrics)[name]
     lines, behind = [], None
-    for split, reference in references(recipe, found).items():
+    for split, reference in references(recipe, measured).items():
         gain = reference.metrics[name] - value
         gain = gain if lower_is_better(recipe, name) else -gain
         test = _paired_test(out, reference, name)
@@ -150,29 +140,20 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     return "\n".join([*lines, _advice(recipe, behind)] if behind else lines)
 
 
-def references(recipe: Recipe, found: Sequence[Baseline]) -> dict[str, Baseline]:
+def references(recipe: Recipe, measured: Sequence[Baseline]) -> dict[str, Baseline]:
     """Return the baselines that a run is compared with, by the set on which they are the best.
 
     The best on the test set is listed if it is not the best on the validation set, so that no run
     is called ahead of the baselines while it is behind one of them.
-
-    Args:
-        recipe: recipe that was evaluated.
-        found: baselines with their metrics.
     """
-    by_split = {split: best_of(recipe, found, name) for split, name in SPLITS.items()}
+    by_split = {split: best_of(recipe, measured, name) for split, name in SPLITS.items()}
     if by_split["test"] is by_split["validation"]:
         del by_split["test"]
     return by_split
 
 
 def _verdict(gain: float, test: Paired | None) -> str:
-    """Return the words that compare a run with a baseline.
-
-    Args:
-        gain: improvement of the run on the baseline; negative if the run is worse.
-        test: paired test of both, or None if the metric has no value for one example.
-    """
+    """Return the words that compare a run with a baseline; a negative gain is a worse run."""
     if gain == 0 or (test is not None and not test.p < SIGNIFICANT):
         return "level with"
     if test is None:
@@ -196,12 +177,7 @@ def _significance(test: Paired | None) -> str:
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:
-    """Return advice, as text, for a run whose result is worse than the best baseline.
-
-    Args:
-        recipe: recipe of the run.
-        best: the best baseline.
-    """
+    """Return advice, as text, for a run whose result is worse than the best baseline."""
     if isinstance(recipe.data, LabelledText) and not recipe.start:
         return (
             f"Fine-tune a pre-trained BERT or RoBERTa: `{command('train', recipe)} {FINE_TUNING}`. "
@@ -218,54 +194,48 @@ def _advice(recipe: Recipe, best: Baseline) -> str:
 
 
 def command(name: str, recipe: Recipe) -> str:
-    """Return the text of an ``edgewise`` command for a recipe.
+    """Return an ``edgewise`` command whose options are the changed fields of a recipe.
 
-    The options of the command are the changed fields of data, task, seed and monitored metric.
-
-    Args:
-        name: command, such as "baseline".
-        recipe: recipe of the run.
+    The fields are those of data, task, seed and monitored metric.
     """
-    usual = fields_of(find(recipe.name))
+    defaults = fields_of(find(recipe.name))
     changed = [
         f"--{name} {shlex.quote(as_typed(field.value))}"
         for name, field in fields_of(recipe).items()
         if name.startswith(("data.", "task.", "seed", "trainer.monitor"))
-        and (name not in usual or field.value != usual[name].value)
+        and (name not in defaults or field.value != defaults[name].value)
     ]
     return " ".join(["edgewise", name, recipe.name, *changed])
 
 
-def _named(found: Baseline) -> str:
-    return found.name + (f" ({found.setting})" if found.setting else "")
+def _named(measured: Baseline) -> str:
+    return measured.name + (f" ({measured.setting})" if measured.setting else "")
 
 
-def _mean(found: Sequence[Baseline]) -> Baseline:
-    """Average a baseline over folds; times are added, and test examples joined.
-
-    Args:
-        found: the same baseline on each fold.
-    """
-    settings = list(dict.fromkeys(each.setting for each in found))
-    names = found[0].metrics
-    metrics = {name: mean_and_std([each.metrics[name] for each in found])[0] for name in names}
-    seconds = sum(each.seconds for each in found)
-    examples = {
-        name: torch.cat([each.test_examples[name] for each in found])
-        for name in found[0].test_examples
+def _mean(folds: Sequence[Baseline]) -> Baseline:
+    """Average a baseline over folds; times are added, and test examples joined."""
+    first = folds[0]
+    settings = dict.fromkeys(fold.setting for fold in folds if fold.setting)
+    metrics = {
+        name: mean_and_std([fold.metrics[name] for fold in folds])[0] for name in first.metrics
     }
-    return Baseline(found[0].name, "; ".join(filter(None, settings)), metrics, seconds, examples)
+    examples = {
+        name: torch.cat([fold.test_examples[name] for fold in folds])
+        for name in first.test_examples
+    }
+    seconds = sum(fold.seconds for fold in folds)
+    return Baseline(first.name, "; ".join(settings), metrics, seconds, examples)
 
 
-def _table(recipe: Recipe, found: Sequence[Baseline]) -> str:
-    main = main_metric(recipe, found[0])
-    names = [f"val/{main}", *(name for name in found[0].metrics if name.startswith("test/"))]
+def _table(recipe: Recipe, measured: Sequence[Baseline]) -> str:
+    main = main_metric(recipe, measured[0])
+    names = [f"val/{main}", *(name for name in measured[0].metrics if name.startswith("test/"))]
     rows = [["baseline", "setting", *(name.replace("/", " ") for name in names), "CPU seconds"]]
-    for baseline in found:
+    for baseline in measured:
         values = [rounded(baseline.metrics[name]) for name in names]
         rows.append([baseline.name, baseline.setting, *values, f"{baseline.seconds:.1f}"])
     best = [
         f"best by {SPLITS[split]}/{main}: {_named(reference)}"
-        for split, reference in references(recipe, found).items()
+        for split, reference in references(recipe, measured).items()
     ]
     return "\n".join([f"{table(rows, left=2)}\n", *best])

@@ -1,7 +1,4 @@
-"""Functions that run the commands list, show, train, compare, test, verify and doctor.
-
-Each returns the exit code.
-"""
+"""Commands ``edgewise train``, ``compare`` and ``test``. Each function returns the exit code."""
 
 from __future__ import annotations
 
@@ -10,15 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from edgewise._utils.errors import ArgumentError
+from edgewise._utils.errors import ArgumentError, require
 from edgewise.app import runs
 from edgewise.app.cli.baseline import comparison
-from edgewise.app.cli.doctor import report
-from edgewise.app.cli.listing import listing, shown
 from edgewise.app.cli.output import say
-from edgewise.app.cli.report import write_report
 from edgewise.app.cli.table import Measured, comparison_table, metrics_table
-from edgewise.app.cli.verify import run
 from edgewise.app.kinds import find
 from edgewise.app.runs.combining import fitted_factors
 from edgewise.app.runs.fine_tuning import with_architecture
@@ -26,18 +19,6 @@ from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.text.naive_bayes import NEAR_ZERO
-
-
-def list_names(arguments: Namespace) -> int:
-    """Run ``edgewise list``: print names with one-line descriptions."""
-    say(listing(arguments.kind))
-    return 0
-
-
-def show(arguments: Namespace) -> int:
-    """Run ``edgewise show``: print the description of one name."""
-    say(shown(arguments.name, draw=arguments.draw, nodes=arguments.nodes))
-    return 0
 
 
 def train(arguments: Namespace) -> int:
@@ -62,6 +43,9 @@ def train(arguments: Namespace) -> int:
 
 def compare(arguments: Namespace) -> int:
     """Run ``edgewise compare``: train a recipe for each value of a field, and write a report."""
+    require("matplotlib", extra="plot", purpose="drawing a report")
+    from edgewise.app.cli.report import write_report
+
     recipe = _recipe(arguments)
     if arguments.field in arguments.fields or (
         arguments.field == "seed" and arguments.seed is not None
@@ -72,7 +56,7 @@ def compare(arguments: Namespace) -> int:
             got=f"an option for the compared field, {arguments.field}",
             remedy=f"omit --{arguments.field}, because `edgewise compare` sets this field",
         )
-    found = runs.compare(
+    compared = runs.compare(
         recipe,
         arguments.field,
         arguments.values,
@@ -82,8 +66,8 @@ def compare(arguments: Namespace) -> int:
         resume=arguments.resume,
     )
     split: Measured = "test" if arguments.test else "val"
-    say(comparison_table(found, split))
-    for path in write_report(found, arguments.out, split):
+    say(comparison_table(compared, split))
+    for path in write_report(compared, arguments.out, split):
         say(path)
     return 0
 
@@ -95,24 +79,8 @@ def test(arguments: Namespace) -> int:
     return 0
 
 
-def verify(_arguments: Namespace) -> int:
-    """Run ``edgewise verify``: compare layers with those of other libraries."""
-    return run()
-
-
-def doctor(_arguments: Namespace) -> int:
-    """Run ``edgewise doctor``: print versions, devices, packages and data sets."""
-    say(report())
-    return 0
-
-
 def _print_notes(recipe: Recipe, out: Path) -> None:
-    """Print the notes of a task, and the fitted factors of models with two parts.
-
-    Args:
-        recipe: recipe of the run.
-        out: folder of the run, or of several runs.
-    """
+    """Print the notes of a task, and the fitted factors of models with two parts."""
     for name, note in recipe.task.notes().items():
         say(f"{name}: {note}")
     folders = RunFolder(out).runs()
@@ -129,13 +97,7 @@ def _print_notes(recipe: Recipe, out: Path) -> None:
 
 
 def _print_comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> None:
-    """Print a comparison of a run with the quick baselines of its task, if there are any.
-
-    Args:
-        recipe: recipe of the run.
-        metrics: metrics of the run.
-        out: run folder, in which ``baseline.json`` is written.
-    """
+    """Print a comparison of a run with the quick baselines of its task, if there are any."""
     try:
         say(comparison(recipe, metrics, out))
     except NoBaselineError:
@@ -147,10 +109,7 @@ def _print_comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> 
 def _recipe(arguments: Namespace, out: Path | None = None) -> Recipe:
     """Return the recipe of the command, with the architecture of the run that ``--from`` names.
 
-    Args:
-        arguments: arguments of the command. Its options replace the fields of the run.
-        out: run folder of the command. If it is resumed, it has the architecture, and the folder
-            of ``--from`` may have been deleted.
+    A resumed run in ``out`` has the architecture itself, and the folder of ``--from`` may be gone.
     """
     recipe = find(arguments.recipe)
     if arguments.model is not None:
@@ -161,5 +120,5 @@ def _recipe(arguments: Namespace, out: Path | None = None) -> Recipe:
             folder = out
         recipe = with_architecture(recipe, RunFolder(folder))
     options = {"seed": arguments.seed, "from": arguments.start}
-    given = {name: value for name, value in options.items() if value is not None}
-    return runs.with_values(recipe, arguments.fields | given)
+    overrides = {name: value for name, value in options.items() if value is not None}
+    return runs.with_values(recipe, arguments.fields | overrides)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from argparse import Namespace
 from importlib import metadata, util
 
 import torch
@@ -10,10 +11,10 @@ import torch
 from edgewise import __version__
 from edgewise._utils.errors import counted, how_to_install
 from edgewise.app.cli.listing import first_line
+from edgewise.app.cli.output import say
 from edgewise.app.cli.table import table
 from edgewise.app.files.files import cache_root, data_root
 from edgewise.app.kinds import DATA
-from edgewise.app.kinds.nodes.planetoid import NAMES
 from edgewise.app.kinds.plugins import plugins
 from edgewise.engines import ENGINES
 from edgewise.engines.native import library
@@ -41,40 +42,11 @@ EXTRAS = {
 }
 """For each optional package: the extra of Edgewise that installs it, and its purpose."""
 MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
-WITH = {
-    "digits": "scikit-learn",
-    "time_series": "statsmodels, or a file of your own",
-}
-"""For each data set that is part of a Python package: this package."""
-FOLDERS = {
-    "planetoid": NAMES,
-    "tu": ("ENZYMES", "MUTAG"),
-    "cifar10": ("cifar10_12k",),
-    "ego_facebook": ("ego_facebook",),
-    "esol": ("esol",),
-    "ewt": ("UD_English-EWT",),
-    "gowalla": ("gowalla",),
-    "ionic_liquids": ("ionic_liquids",),
-    "masked_molecules": ("ZINC_jtvae12k",),
-    **dict.fromkeys(
-        ("masked_text", "text_halves"),
-        ("wikitext-2", "SST2", "UD_English-EWT", "multi30k", "war_and_peace"),
-    ),
-    "mnist": ("MNIST",),
-    "multi30k": ("multi30k",),
-    "shakespeare": ("tinyshakespeare",),
-    "spoken_digits": ("spoken_digits",),
-    "sst2": ("SST2",),
-    "war_and_peace": ("war_and_peace",),
-    "wikitext2": ("wikitext-2",),
-    "zinc": ("ZINC_jtvae12k",),
-}
-"""For each public data set: its folders in EDGEWISE_DATA. Other data sets read the user's files."""
 
 
-def report() -> str:
-    """Return the text that ``edgewise doctor`` prints."""
-    parts = {
+def doctor(_arguments: Namespace) -> int:
+    """Run ``edgewise doctor``: print versions, devices, packages and data sets."""
+    sections = {
         "versions": _versions(),
         "devices": _devices(),
         "engines": [[name, first_line(type(engine))] for name, engine in ENGINES.items()],
@@ -83,10 +55,12 @@ def report() -> str:
         "data": _data(),
         "packages with recipes": _packages(),
     }
-    return "\n\n".join(
+    tables = (
         f"{title}\n{table([[f'  {row[0]}', *row[1:]] for row in rows], header=False, left=9)}"
-        for title, rows in parts.items()
+        for title, rows in sections.items()
     )
+    say("\n\n".join(tables))
+    return 0
 
 
 def _versions() -> list[list[str]]:
@@ -120,16 +94,13 @@ def _data() -> list[list[str]]:
         where += " (no such folder)"
     rows = [["root", where], ["cache", str(cache_root())]]
     absent = "missing" if root else "not downloaded yet"
-    for name in sorted(DATA.own):
-        if name in FOLDERS:
-            states = [
-                f"{folder} {'found' if any((base / folder / 'raw').glob('*')) else absent}"
-                for folder in FOLDERS[name]
-            ]
-            rows.append([name, ", ".join(states)])
-        else:
-            comes = f"comes with {WITH[name]}" if name in WITH else "reads files of your own"
-            rows.append([name, comes])
+    for name, data in sorted(DATA.own.items()):
+        states = [
+            f"{folder} {'found' if any((base / folder / 'raw').glob('*')) else absent}"
+            for folder in data.folders
+        ]
+        comes = f"comes with {data.comes_with}" if data.comes_with else "reads files of your own"
+        rows.append([name, ", ".join(states) or comes])
     return rows
 
 

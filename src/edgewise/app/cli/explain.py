@@ -12,17 +12,12 @@ from edgewise.app.cli.heads import layer_of
 from edgewise.app.cli.output import say, warn
 from edgewise.app.predict.predictor import Predictor
 from edgewise.app.runs.run import load
+from edgewise.explain.explanation import explanation
+from edgewise.explain.page import write_page
 
 
 def explain(arguments: Namespace) -> int:
-    """Run ``edgewise explain``: write a page for each valid input.
-
-    Returns:
-        Exit code: 1 if an input is invalid, else 0.
-    """
-    from edgewise.explain.explanation import explanation
-    from edgewise.explain.page import write_page
-
+    """Run ``edgewise explain``: write a page for each valid input; return 1 if one is invalid."""
     if arguments.out.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError(
             "--out",
@@ -37,24 +32,19 @@ def explain(arguments: Namespace) -> int:
     code = 0
     for number, value in enumerate(inputs, 1):
         try:
-            predictor.prepare(predictor.given(value))
+            predictor.prepare(predictor.input_of(value))
         except ArgumentError as error:
             warn(error)
             code = 1
             continue
-        found = explanation(run, value, layers=layers, heads=arguments.heads)
-        say(found.answer)
-        say(write_page(found, _numbered(arguments.out, number, len(inputs))))
+        explained = explanation(run, value, layers=layers, heads=arguments.heads)
+        say(explained.answer)
+        say(write_page(explained, _numbered(arguments.out, number, len(inputs))))
     return code
 
 
 def _inputs(predictor: Predictor, words: Sequence[str]) -> list[Any]:
-    """Return the inputs to explain.
-
-    Args:
-        predictor: predictor of the run.
-        words: inputs on the command line. If there are none, the run's default inputs are used.
-    """
+    """Return the inputs on the command line, or the default inputs of the run."""
     if not words and type(predictor).default_inputs is Predictor.default_inputs:
         raise ArgumentError(
             "INPUT", expected=predictor.input, got="none", remedy=f"give {predictor.input}"

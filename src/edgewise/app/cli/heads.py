@@ -10,11 +10,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise import explain
+from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli.output import say
-from edgewise.app.cli.picture import save_figure
+from edgewise.app.cli.saving import save_figure
 from edgewise.app.cli.table import table
 from edgewise.app.explain.pruned_runs import save_pruned
 from edgewise.app.explain.suggestion import suggest as suggest_graphs
@@ -25,6 +26,9 @@ from edgewise.app.runs.run import load
 from edgewise.app.train.folder import RunFolder, figure_format
 from edgewise.app.train.parsing import as_typed
 from edgewise.app.train.recipe import Recipe
+from edgewise.explain.figures import OF_ORDER
+from edgewise.explain.losses import losses_of
+from edgewise.explain.pruning import heads_by_name, remaining_heads
 
 STATISTICS = {
     "relative_entropy": (
@@ -41,16 +45,8 @@ title and the meaning of its column."""
 
 
 def heads(arguments: Namespace) -> int:
-    """Run ``edgewise heads``: print importance and statistics of each head.
-
-    For models of sequences and images, also print the numbers of
-    :func:`edgewise.explain.observations`.
-    """
-    from edgewise import explain
-    from edgewise.explain.figures import OF_ORDER
-    from edgewise.explain.losses import losses_of
-
-    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
+    """Run ``edgewise heads``: print importance and statistics of each head."""
+    check_range("--batches", arguments.batches, "choose for example --batches 10", least=1)
     if arguments.draw is not None:
         figure_format(arguments.draw)
     run = load(arguments.folder)
@@ -95,11 +91,7 @@ def heads(arguments: Namespace) -> int:
 
 def prune(arguments: Namespace) -> int:
     """Run ``edgewise prune``: remove heads, write a new run folder, and print both losses."""
-    from edgewise import explain
-    from edgewise.explain.losses import losses_of
-    from edgewise.explain.pruning import heads_by_name, remaining_heads
-
-    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
+    check_range("--batches", arguments.batches, "choose for example --batches 10", least=1)
     if (arguments.fraction is None) == (not arguments.heads):
         raise ArgumentError(
             "--fraction",
@@ -114,11 +106,12 @@ def prune(arguments: Namespace) -> int:
     # These checks raise their errors before the data are read and losses are computed.
     remaining_heads(run, {layer: heads[layer] for layer in heads if isinstance(layer, str)})
     layers = explain.layers_with_heads(run)
-    most = 1 - len(layers) / sum(map(len, layers.values()))
-    if arguments.fraction is not None and not 0 <= arguments.fraction <= most:
+    max_fraction = 1 - len(layers) / sum(map(len, layers.values()))
+    if arguments.fraction is not None and not 0 <= arguments.fraction <= max_fraction:
         raise ArgumentError(
             "--fraction",
-            expected=f"a fraction from 0 to {most:.2f}, which leaves one head in each layer",
+            expected=f"a fraction from 0 to {max_fraction:.2f}, which leaves one head in each "
+            "layer",
             got=f"{arguments.fraction:g}",
             remedy="choose a smaller fraction" if arguments.fraction > 0 else "choose 0.2",
         )
@@ -156,7 +149,7 @@ def prune(arguments: Namespace) -> int:
 
 def suggest(arguments: Namespace) -> int:
     """Run ``edgewise suggest``: print a sparse graph for each layer, with its loss and time."""
-    check_least("--batches", arguments.batches, 1, "choose for example --batches 10")
+    check_range("--batches", arguments.batches, "choose for example --batches 10", least=1)
     run = load(arguments.folder)
     suggestion = suggest_graphs(
         run, coverage=arguments.coverage, split=arguments.split, max_batches=arguments.batches
@@ -175,17 +168,11 @@ def suggest(arguments: Namespace) -> int:
 
 
 def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> tuple[str, str]:
-    """Return a command, or a line of Python, that trains the recipe of a run with other graphs.
+    """Return how to train the recipe of a run with other graphs.
 
-    Args:
-        recipe: recipe of the run.
-        graphs: new values of recipe fields, such as {"model.graph": "window(2)"}.
-        folder: folder of the run.
-
-    Returns:
-        " in Python" or an empty text, and the line.
+    The result is " in Python" or an empty text, and the line of Python or the command.
     """
-    out, fields = _new(folder), _changes(recipe)
+    out, fields = _new_folder(folder), _changes(recipe)
     if fields is not None:
         options = [f"--{name} {shlex.quote(text)}" for name, text in {**fields, **graphs}.items()]
         words = ["edgewise train", recipe.name, *options, "--out", shlex.quote(str(out))]
@@ -203,8 +190,7 @@ def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> tuple[
 def _changes(recipe: Recipe) -> dict[str, str] | None:
     """Return the fields that differ from the recipe of the same name, as they would be typed.
 
-    The result is None if no command can train the recipe, because there is no recipe of its name,
-    the data are a data frame, or Python code has replaced a part of the recipe.
+    The result is None if no command can train the recipe.
     """
     if recipe.name not in RECIPES:
         return None
@@ -219,7 +205,7 @@ def _changes(recipe: Recipe) -> dict[str, str] | None:
     return None if changed_fields(recipe, again) or changed_fields(again, recipe) else typed
 
 
-def _new(folder: Path) -> Path:
+def _new_folder(folder: Path) -> Path:
     """Return the path of a folder that does not exist yet, next to a run folder."""
     names = (f"{folder.name}-sparse{'' if n == 1 else f'-{n}'}" for n in count(1))
     return next(path for name in names if not (path := folder.with_name(name)).exists())

@@ -1,18 +1,20 @@
-"""Texts that ``edgewise list`` and ``edgewise show`` print."""
+"""Commands ``edgewise list`` and ``edgewise show``."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.app.cli.names import KINDS
+from edgewise.app.cli.output import say
 from edgewise.app.cli.table import table
 from edgewise.app.kinds import DATA, RECIPES, TASKS
 from edgewise.app.runs.recipe_fields import fields_of, part_fields
@@ -26,14 +28,14 @@ INDENT = " " * 4
 MARKUP = re.compile(r":\w+:`(?:\w+\.)*([^`]+)`")
 
 
-def first_line(thing: Any) -> str:
+def first_line(entry: Any) -> str:
     """Return the first line of an object's docstring, without markup."""
-    line = (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
+    line = (inspect.getdoc(entry) or "").partition("\n")[0].rstrip(".")
     return MARKUP.sub(r"\1", line).replace("``", "`")
 
 
-def _module(thing: Any) -> Any:
-    return sys.modules[thing.__module__]
+def _module(model: Any) -> Any:
+    return sys.modules[model.__module__]
 
 
 ENTRIES: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
@@ -47,34 +49,30 @@ ENTRIES: dict[str, tuple[Mapping[str, Any], Callable[[Any], str]]] = {
 """For each kind of name: its entries, and a function that describes an entry on one line."""
 
 
-def listing(kind: str | None = None) -> str:
-    """Return names with one-line descriptions.
-
-    Args:
-        kind: "recipes", "models", "data", "tasks", "graphs" or "encodings". Defaults to all.
-    """
+def list_names(arguments: Namespace) -> int:
+    """Run ``edgewise list``: print names with one-line descriptions."""
     tables = []
-    for name in [kind] if kind else KINDS:
-        things, line = ENTRIES[name]
-        rows = [[f"  {entry}", line(thing)] for entry, thing in things.items()]
-        tables.append(f"{name}\n{table(rows, header=False, left=2)}")
-    return "\n\n".join(tables)
+    for kind in [arguments.kind] if arguments.kind else KINDS:
+        entries, describe_entry = ENTRIES[kind]
+        rows = [[f"  {name}", describe_entry(entry)] for name, entry in entries.items()]
+        tables.append(f"{kind}\n{table(rows, header=False, left=2)}")
+    say("\n\n".join(tables))
+    return 0
 
 
-def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
-    """Return a description of the recipe, model, data set, task, encoding or graph of this name.
+def show(arguments: Namespace) -> int:
+    """Run ``edgewise show``: print the description of one name."""
+    say(_description(arguments.name, arguments.draw, arguments.nodes))
+    return 0
 
-    Args:
-        name: a name that :func:`listing` prints, or a graph such as "window(2)".
-        draw: image file to which a figure of the graph is saved.
-        nodes: number of nodes with which a graph is created.
 
-    Raises:
-        ArgumentError: the name is unknown, ``nodes`` is below 1, or ``draw`` is given although
-            ``name`` is not a graph.
+def _description(name: str, draw: Path | None, nodes: int) -> str:
+    """Return the description of a name of ``ENTRIES``, or of a graph such as "window(2)".
+
+    The graph is created with this number of nodes, and ``draw`` is an image file for its figure.
     """
     graph = _graph(name)
-    check_least("--nodes", nodes, 1, "choose for example 16")
+    check_range("--nodes", nodes, "choose for example 16", least=1)
     if draw is not None and graph is None:
         raise ArgumentError(
             "--draw",
@@ -97,15 +95,14 @@ def shown(name: str, *, draw: Path | None = None, nodes: int = 16) -> str:
         return f"{inspect.getdoc(_module(MODELS[name]))}\n\n{_signature(name, MODELS[name])}"
     if name in ENCODINGS:
         return f"{_signature(name, ENCODINGS[name])}\n\n{inspect.getdoc(ENCODINGS[name])}"
-    for things in (DATA, TASKS):
-        if name in things:
-            return _part_text(name, things[name])
+    for classes in (DATA, TASKS):
+        if name in classes:
+            return _class_text(name, classes[name])
     if name in PATTERNS:
         return f"{_signature(name, PATTERNS[name])}\n\n{inspect.getdoc(PATTERNS[name])}"
     if graph is not None:
         return _graph_text(graph, nodes)
-    known = [thing for things, _ in ENTRIES.values() for thing in things]
-    raise unknown_name("name", name, known)
+    raise unknown_name("name", name, [name for entries, _ in ENTRIES.values() for name in entries])
 
 
 def recipe_text(recipe: Recipe) -> str:
@@ -113,45 +110,29 @@ def recipe_text(recipe: Recipe) -> str:
     rows = [["field", "value", "type"]]
     fields = fields_of(recipe)
     rows += [[f"--{n}", as_typed(field.value), describe(field.kind)] for n, field in fields.items()]
-    lines = _with_meanings(table(rows, left=3), [field.meaning for field in fields.values()])
+    header, rule, *lines = table(rows, left=3).split("\n")
+    described = [header, rule]
+    for line, field in zip(lines, fields.values(), strict=True):
+        described.append(line)
+        if field.meaning:
+            described += wrap(field.meaning, 96, initial_indent=INDENT, subsequent_indent=INDENT)
     model = recipe.model.func.__name__
-    part = {"data": recipe.data, "task": recipe.task, "schedule": recipe.schedule}
-    names = ", ".join(f"{key} {type(value).__name__.lower()}" for key, value in part.items())
+    objects = {"data": recipe.data, "task": recipe.task, "schedule": recipe.schedule}
+    names = ", ".join(f"{key} {type(value).__name__.lower()}" for key, value in objects.items())
     about = [f"{recipe.name}: {recipe.summary}", f"model {model}, {names}"]
     if recipe.protocol:
         command = f"edgewise train {recipe.name} {recipe.protocol.options}".rstrip()
         about.append(f"results measured with `{command}`; reference: {recipe.protocol.reference}")
-    return "\n".join([*about, "", lines])
+    return "\n".join([*about, "", *described])
 
 
-def _with_meanings(rows: str, meanings: Sequence[str]) -> str:
-    """Insert the description of each recipe field below its row of a table.
-
-    Args:
-        rows: table as text, with one line for each field.
-        meanings: description of each field.
-    """
-    head, line, *lines = rows.split("\n")
-    found = [head, line]
-    for row, meaning in zip(lines, meanings, strict=True):
-        found.append(row)
-        if meaning:
-            found += wrap(meaning, 96, initial_indent=INDENT, subsequent_indent=INDENT)
-    return "\n".join(found)
-
-
-def _part_text(name: str, kind: Any) -> str:
-    """Return the description of a data set or task, with the default and type of each field.
-
-    Args:
-        name: name of the data set or task.
-        kind: its class.
-    """
+def _class_text(name: str, cls: Any) -> str:
+    """Return the description of a data set or task, with the default and type of each field."""
     rows = [
         [f"  {field}", as_typed(about.value), describe(about.kind)]
-        for field, about in part_fields(kind()).items()
+        for field, about in part_fields(cls()).items()
     ]
-    text = f"{name}: {inspect.getdoc(kind)}"
+    text = f"{name}: {inspect.getdoc(cls)}"
     return f"{text}\n\nfields\n{table(rows, header=False, left=3)}" if rows else text
 
 
@@ -182,6 +163,6 @@ def _reach(graph: Graph) -> str:
     return f"after {layers} layer{'s' * (layers != 1)}, every node has information from every other"
 
 
-def _signature(name: str, thing: Callable[..., Any]) -> str:
-    signature = inspect.signature(thing, eval_str=True)
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    signature = inspect.signature(function, eval_str=True)
     return f"{name}{signature.replace(return_annotation=inspect.Signature.empty)}"

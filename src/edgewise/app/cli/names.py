@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 COMMANDS = {
-    "list": ("commands", "list_names"),
-    "show": ("commands", "show"),
+    "list": ("listing", "list_names"),
+    "show": ("listing", "show"),
     "train": ("commands", "train"),
     "baseline": ("baseline", "baseline"),
     "compare": ("commands", "compare"),
@@ -15,8 +15,8 @@ COMMANDS = {
     "heads": ("heads", "heads"),
     "prune": ("heads", "prune"),
     "suggest": ("heads", "suggest"),
-    "verify": ("commands", "verify"),
-    "doctor": ("commands", "doctor"),
+    "verify": ("verify", "verify"),
+    "doctor": ("doctor", "doctor"),
 }
 """Module of :mod:`edgewise.app.cli` and function that run each command."""
 KINDS = ("recipes", "models", "data", "tasks", "graphs", "encodings")

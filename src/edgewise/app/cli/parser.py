@@ -65,22 +65,23 @@ def parse(argv: list[str]) -> argparse.Namespace:
     command = next((word for word in rest if not word.startswith("-")), "")
     more_options: Fields = {}
     if command == "predict":
-        rest, more_options = _split_options(rest)
+        rest, more_options = _split(rest, OPTION)
     parser = build_parser(command, rest)
-    arguments, more = parser.parse_known_args(rest)
-    arguments.fields, arguments.more_options = fields, more_options
+    arguments, unknown = parser.parse_known_args(rest)
+    arguments.fields = fields
+    arguments.more_options = {name.replace("-", "_"): more_options[name] for name in more_options}
     # argparse accepts positional inputs after an option only if some inputs precede the option.
     takes_inputs = command in ("predict", "explain")
-    if takes_inputs and not any(word.startswith("-") for word in more):
-        arguments.inputs, more = [*arguments.inputs, *more], []
-    if more:
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    if takes_inputs and not any(word.startswith("-") for word in unknown):
+        arguments.inputs, unknown = [*arguments.inputs, *unknown], []
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if "folder_name" in arguments and arguments.out is None:
         arguments.out = Path("runs") / arguments.folder_name.format(**vars(arguments))
     from edgewise.graphs.user_patterns import allow
 
-    named = str(getattr(arguments, "name", ""))
-    for text in (*fields.values(), *getattr(arguments, "values", ()), named):
+    name = str(getattr(arguments, "name", ""))
+    for text in (*fields.values(), *getattr(arguments, "values", ()), name):
         # Modules that the user names on the command line may be imported.
         allow(text)
     if fields and not hasattr(arguments, "takes_fields"):
@@ -93,40 +94,18 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def _split_options(words: list[str]) -> tuple[list[str], Fields]:
-    """Separate the options of ``predict`` that this parser does not declare.
-
-    Predictors that other packages add may have such options.
-
-    Returns:
-        The other arguments, and the values of these options by name.
-
-    Raises:
-        ArgumentError: an option has no value.
-    """
-    rest, options = _split(words, OPTION)
-    return rest, {name.replace("-", "_"): value for name, value in options.items()}
-
-
 def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields]:
     """Separate options such as ``--model.heads 4`` and ``--model.heads=4`` from other arguments.
 
-    Args:
-        argv: command-line arguments.
-        pattern: regular expression for the options, with the groups name and value.
-
-    Returns:
-        The other arguments, and the values of the matching options by name.
-
-    Raises:
-        ArgumentError: the last option has no value.
+    The groups of the pattern are the name and the value. The results are the other arguments, and
+    the values of the matching options by name.
     """
     rest: list[str] = []
-    found: Fields = {}
+    options: Fields = {}
     words = iter(argv)
     for word in words:
         if word == "--":  # All following arguments are inputs.
-            return [*rest, word, *words], found
+            return [*rest, word, *words], options
         match = pattern.fullmatch(word)
         if not match:
             rest.append(word)
@@ -137,8 +116,8 @@ def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields
             raise ArgumentError(
                 word, expected=f"a value after {word}", got="none", remedy=f"write {word} VALUE"
             )
-        found[name] = value
-    return rest, found
+        options[name] = value
+    return rest, options
 
 
 def _fields_for_help(words: Sequence[str]) -> str:
@@ -179,11 +158,8 @@ def _run_for_help(words: Sequence[str]) -> Recipe | None:
 def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of all commands.
 
-    Args:
-        command: command that the user gave.
-        words: all arguments that the user gave. If ``--help`` is among them, the help of ``train``,
-            ``compare`` and ``baseline`` lists the fields of the recipe, and the help of ``predict``
-            lists the options of the run.
+    If ``--help`` is among the words of the command line, the help of ``train``, ``compare`` and
+    ``baseline`` lists the fields of the recipe, and that of ``predict`` the options of the run.
     """
     parser: argparse.ArgumentParser = Parser(
         prog="edgewise",

@@ -1,4 +1,4 @@
-"""Functions that copy weights from layers of other libraries to layers of Edgewise."""
+"""Functions that copy weights from layers of PyTorch to layers of Edgewise."""
 
 from __future__ import annotations
 
@@ -14,77 +14,59 @@ from edgewise.layers import (
     EncoderDecoder,
     MultiHeadAttention,
 )
-from edgewise.models.gat import GATLayer
-from edgewise.models.gcn import GCNLayer
 
 
 @torch.no_grad()
-def copy_multi_head(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
-    """Copy the weights of a ``torch.nn.MultiheadAttention`` to ``ours``."""
-    assert theirs.in_proj_weight is not None
-    assert theirs.in_proj_bias is not None
-    if ours.qkv is not None:
-        ours.qkv.load_state_dict({"weight": theirs.in_proj_weight, "bias": theirs.in_proj_bias})
+def copy_multi_head(reference: nn.MultiheadAttention, layer: MultiHeadAttention) -> None:
+    """Copy the weights of a ``torch.nn.MultiheadAttention``."""
+    assert reference.in_proj_weight is not None
+    assert reference.in_proj_bias is not None
+    weight, bias = reference.in_proj_weight, reference.in_proj_bias
+    if layer.qkv is not None:
+        layer.qkv.load_state_dict({"weight": weight, "bias": bias})
     else:
-        parts = zip(theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
-        for linear, (weight, bias) in zip((ours.query, ours.key, ours.value), parts, strict=True):
-            linear.load_state_dict({"weight": weight, "bias": bias})
-    ours.output.load_state_dict(theirs.out_proj.state_dict())
+        linears = (layer.query, layer.key, layer.value)
+        for linear, w, b in zip(linears, weight.chunk(3), bias.chunk(3), strict=True):
+            linear.load_state_dict({"weight": w, "bias": b})
+    layer.output.load_state_dict(reference.out_proj.state_dict())
 
 
 @torch.no_grad()
-def copy_encoder_layer(theirs: nn.TransformerEncoderLayer, ours: AttentionBlock) -> None:
-    """Copy the weights of a ``torch.nn.TransformerEncoderLayer`` to ``ours``."""
-    _copy_block(theirs, ours, theirs.norm2)
+def copy_encoder_layer(reference: nn.TransformerEncoderLayer, layer: AttentionBlock) -> None:
+    """Copy the weights of a ``torch.nn.TransformerEncoderLayer``."""
+    _copy_block(reference, layer, reference.norm2)
 
 
 @torch.no_grad()
-def copy_decoder_layer(theirs: nn.TransformerDecoderLayer, ours: DecoderLayer) -> None:
-    """Copy the weights of a ``torch.nn.TransformerDecoderLayer`` to ``ours``."""
-    _copy_block(theirs, ours, theirs.norm3)
-    assert isinstance(ours.cross.sublayer, MultiHeadAttention)
-    copy_multi_head(theirs.multihead_attn, ours.cross.sublayer)
-    ours.cross.norm.load_state_dict(theirs.norm2.state_dict())
+def copy_decoder_layer(reference: nn.TransformerDecoderLayer, layer: DecoderLayer) -> None:
+    """Copy the weights of a ``torch.nn.TransformerDecoderLayer``."""
+    _copy_block(reference, layer, reference.norm3)
+    assert isinstance(layer.cross.sublayer, MultiHeadAttention)
+    copy_multi_head(reference.multihead_attn, layer.cross.sublayer)
+    layer.cross.norm.load_state_dict(reference.norm2.state_dict())
 
 
-def copy_transformer(theirs: nn.Transformer, ours: EncoderDecoder) -> None:
-    """Copy the weights of a ``torch.nn.Transformer``, with its two final norms, to ``ours``."""
-    sides: list[tuple[Any, nn.Module, Any]] = [
-        (theirs.encoder, ours.encoder, copy_encoder_layer),
-        (theirs.decoder, ours.decoder, copy_decoder_layer),
+def copy_transformer(reference: nn.Transformer, model: EncoderDecoder) -> None:
+    """Copy the weights of a ``torch.nn.Transformer``, with its two final norms."""
+    halves: list[tuple[Any, Any, Any]] = [
+        (reference.encoder, model.encoder, copy_encoder_layer),
+        (reference.decoder, model.decoder, copy_decoder_layer),
     ]
-    for side, reader, copy in sides:
-        stack: Any = reader.stack
-        for other, layer in zip(side.layers, stack.layers, strict=True):
-            copy(other, layer)
-        stack.norm.load_state_dict(side.norm.state_dict())
+    for reference_half, half, copy_layer in halves:
+        for reference_layer, layer in zip(reference_half.layers, half.stack.layers, strict=True):
+            copy_layer(reference_layer, layer)
+        half.stack.norm.load_state_dict(reference_half.norm.state_dict())
 
 
-def _copy_block(theirs: Any, ours: AttentionBlock | CrossBlock, last_norm: nn.Module) -> None:
-    attention, network = ours.attention, ours.feed_forward
+def _copy_block(reference: Any, block: AttentionBlock | CrossBlock, last_norm: nn.Module) -> None:
+    attention, network = block.attention, block.feed_forward
     assert isinstance(attention.sublayer, MultiHeadAttention)
-    copy_multi_head(theirs.self_attn, attention.sublayer)
+    copy_multi_head(reference.self_attn, attention.sublayer)
     linears = [m for m in network.sublayer.children() if isinstance(m, nn.Linear)]
     pairs = zip(
+        (reference.linear1, reference.linear2, reference.norm1, last_norm),
         (*linears, attention.norm, network.norm),
-        (theirs.linear1, theirs.linear2, theirs.norm1, last_norm),
         strict=True,
     )
-    for mine, other in pairs:
-        mine.load_state_dict(other.state_dict())
-
-
-@torch.no_grad()
-def copy_gat(theirs: Any, ours: GATLayer) -> None:
-    """Copy the weights of PyTorch Geometric's ``GATConv`` to ``ours``."""
-    ours.linear.weight.copy_(theirs.lin.weight)
-    ours.att_src.copy_(theirs.att_src[0])
-    ours.att_dst.copy_(theirs.att_dst[0])
-    ours.bias.copy_(theirs.bias)
-
-
-@torch.no_grad()
-def copy_gcn(theirs: Any, ours: GCNLayer) -> None:
-    """Copy the weights of PyTorch Geometric's ``GCNConv`` to ``ours``."""
-    ours.linear.weight.copy_(theirs.lin.weight)
-    ours.bias.copy_(theirs.bias)
+    for reference_module, module in pairs:
+        module.load_state_dict(reference_module.state_dict())

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, printable_line
 from edgewise.app.cli.names import OPTIONS
 from edgewise.app.cli.output import say, warn
-from edgewise.app.cli.picture import save_figure
 from edgewise.app.cli.progress import with_progress
+from edgewise.app.cli.saving import save_figure
 from edgewise.app.cli.table import table
+from edgewise.app.explain.reasons import add_reasons
 from edgewise.app.kinds import RECIPES
 from edgewise.app.predict.rows import check_form, flat, write_answers
 from edgewise.app.runs.predictors import all_predictors, predictor_of
@@ -28,11 +29,7 @@ MAX_CELL = 60
 
 
 def options_of(recipe: Recipe) -> dict[str, str]:
-    """Return the options of ``predict`` for runs of a recipe: their help texts by name.
-
-    Raises:
-        ArgumentError: there is no predictor for such runs.
-    """
+    """Return the options of ``predict`` for runs of a recipe: their help texts by name."""
     kind = predictor_of(recipe)
     return {
         name: OPTIONS.get(name, f"option of {kind.__name__}, {parameter.annotation}")
@@ -53,13 +50,7 @@ def options_by_recipe() -> str:
 
 @dataclass
 class _Notes:
-    """Lines that are printed after the predictions.
-
-    Attributes:
-        options: notes of the predictor on the given options.
-        errors: error messages for inputs that are invalid or cannot be explained.
-        meanings: descriptions of the numbers that ``--why`` shows.
-    """
+    """Lines that are printed after the predictions: on options, invalid inputs and ``--why``."""
 
     options: Sequence[str]
     errors: list[str] = field(default_factory=list)
@@ -67,11 +58,7 @@ class _Notes:
 
 
 def predict(arguments: Namespace) -> int:
-    """Run ``edgewise predict``: print or write predictions.
-
-    Returns:
-        Exit code: 1 if an input is invalid or cannot be explained, else 0.
-    """
+    """Run ``edgewise predict``: print or write predictions; return 1 if an input is invalid."""
     if arguments.input is not None and arguments.inputs:
         raise ArgumentError(
             "INPUT",
@@ -81,7 +68,7 @@ def predict(arguments: Namespace) -> int:
         )
     if arguments.out is not None:
         check_form(arguments.out)
-        _check_other(arguments.out, arguments.input)
+        _check_replaces_no_input(arguments.out, arguments.input)
     if arguments.draw is not None:
         figure_format(arguments.draw)
     run = load(arguments.folder)
@@ -118,18 +105,8 @@ def predict(arguments: Namespace) -> int:
 def _with_reasons(
     run: Any, inputs: Any, answers: Iterable[Any], count: int, notes: _Notes
 ) -> Iterator[Any]:
-    """Yield all predictions; those for valid inputs with the parts that affect them most.
-
-    Args:
-        run: loaded run.
-        inputs: inputs, a file of inputs, or None for the default inputs of the run.
-        answers: predictions for these inputs, in the same order.
-        count: number of parts of the input to show, from ``--why``.
-        notes: receives descriptions of the numbers, and errors.
-    """
-    from edgewise.app.explain.reasons import add_reasons
-
-    check_least("--why", count, 1, "choose for example --why 3")
+    """Yield all predictions; those for valid inputs with the ``count`` strongest reasons."""
+    check_range("--why", count, "choose for example --why 3", least=1)
     values: Iterable[Any] = inputs or run.predictor.default_inputs()
     if isinstance(inputs, Path):
         values = (value for _, _, value in run.predictor.from_file(inputs))
@@ -144,16 +121,10 @@ def _with_reasons(
         yield answer
 
 
-def _check_other(out: Path, given: Path | None) -> None:
-    """Raise ArgumentError if the output file would replace inputs.
-
-    Args:
-        out: output file.
-        given: file or folder of inputs, or None.
-    """
-    if given is None or not (out.exists() and given.exists()):
+def _check_replaces_no_input(out: Path, inputs: Path | None) -> None:
+    if inputs is None or not (out.exists() and inputs.exists()):
         return
-    if out.samefile(given) or given.resolve() in out.resolve().parents:
+    if out.samefile(inputs) or inputs.resolve() in out.resolve().parents:
         raise ArgumentError(
             "--out",
             expected="a file that is not one of the inputs",

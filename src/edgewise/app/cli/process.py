@@ -31,12 +31,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def run(argv: Sequence[str] | None, start_handler: Callable[[int, object], None]) -> int:
-    """Run one command; see :func:`edgewise.app.cli.main`.
-
-    Args:
-        argv: see there.
-        start_handler: handler of Ctrl-C during the imports, if ``main`` has set it.
-    """
+    """Run one command; ``start_handler`` is the handler of Ctrl-C during the imports."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Some terminals do not support Unicode.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -79,10 +74,7 @@ def run(argv: Sequence[str] | None, start_handler: Callable[[int, object], None]
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise :class:`Terminated` on SIGTERM within the ``with`` block.
-
-    Another handler that the program has set for SIGTERM stays in place.
-    """
+    """Raise :class:`Terminated` on SIGTERM, unless the program has a handler of its own."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated

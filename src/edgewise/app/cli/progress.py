@@ -15,15 +15,10 @@ SECONDS = 10.0
 
 
 def with_progress(items: Iterable[Any], done: str) -> Iterator[Any]:
-    """Yield all items, and show the progress.
+    """Yield all items, and show on the standard error stream how many are ``done``.
 
-    On a terminal, a progress bar is shown on the standard error stream, if the package rich is
-    installed. Otherwise, a line is printed there every ten seconds, if the number of items is
-    known.
-
-    Args:
-        items: items of the loop.
-        done: participle that says what the loop does with an item, such as "answered".
+    The progress is a bar on a terminal, if the package rich is installed, and otherwise a line
+    every ten seconds, if the number of items is known.
     """
     total = len(items) if isinstance(items, Sized) else None
     if not sys.stderr.isatty() or find_spec("rich") is None:

@@ -38,43 +38,29 @@ details { margin-top: 1rem; } summary { cursor: pointer; color: var(--soft); }
 """
 
 
-def write_report(found: Comparison, path: Path, split: Measured = "val") -> list[Path]:
-    """Write ``report.png`` and ``report.html``, and return their paths.
-
-    Args:
-        found: the comparison.
-        path: folder for both files.
-        split: split whose metrics are shown.
-
-    Raises:
-        MissingExtraError: Matplotlib is not installed.
-    """
+def write_report(comparison: Comparison, path: Path, split: Measured = "val") -> list[Path]:
+    """Write ``report.png`` and ``report.html`` in a folder, and return their paths."""
     folder = RunFolder(path)
-    folder.write_figure("report.png", picture(found, split))
+    folder.write_figure("report.png", picture(comparison, split))
     image = base64.b64encode((path / "report.png").read_bytes()).decode()
-    text = page(found, image, split)
+    text = _page(comparison, image, split)
     folder.write("report.html", lambda file: file.write_text(text, encoding="utf-8"))
     return [path / "report.png", path / "report.html"]
 
 
-def page(found: Comparison, image: str, split: Measured = "val") -> str:
-    """Return the HTML page of a comparison.
-
-    Args:
-        found: the comparison.
-        image: figure of the comparison, a PNG in base64.
-        split: split whose metrics are shown.
-    """
-    recipe, count = found.recipe, len(found.outcomes)
-    title = f"{recipe.name}: {found.field} compared"
-    seeds = len(found.outcomes[0].runs)
+def _page(comparison: Comparison, image: str, split: Measured) -> str:
+    """Return the HTML page of a comparison, with its figure as a PNG in base64."""
+    recipe, count = comparison.recipe, len(comparison.outcomes)
+    title = f"{recipe.name}: {comparison.field} compared"
+    seeds = len(comparison.outcomes[0].runs)
     same = "seed" if seeds == 1 else f"{seeds} seeds"
     lead = (
         f"{escape(recipe.summary)}. Trained {count} times with the same {same}; only "
-        f"<code>{escape(found.field)}</code> differs. The row with the best "
+        f"<code>{escape(comparison.field)}</code> differs. The row with the best "
         f"<code>{escape(recipe.trainer.monitor)}</code> is marked."
     )
-    shown = "Results, learning curves" + " and graphs" * _has_graphs(found)
+    has_graphs = any(outcome.graph is not None for outcome in comparison.outcomes)
+    heading = "Results, learning curves" + " and graphs" * has_graphs
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -86,11 +72,11 @@ def page(found: Comparison, image: str, split: Measured = "val") -> str:
 <body><main>
 <h1>{escape(title)}</h1>
 <p class="lead">{lead}</p>
-<div class="card">{_table(found, split)}</div>
-<h2>{shown}</h2>
-<div class="card"><img alt="{shown}" src="data:image/png;base64,{image}"></div>
+<div class="card">{_table(comparison, split)}</div>
+<h2>{heading}</h2>
+<div class="card"><img alt="{heading}" src="data:image/png;base64,{image}"></div>
 <details><summary>All other fields of the recipe</summary>
-<div class="card">{_fields(found)}</div></details>
+<div class="card">{_fields(comparison)}</div></details>
 <footer>Made by <code>edgewise compare</code>, Edgewise {__version__}. In a graph, node i
 attends to node j if there is an edge from j to i.</footer>
 </main></body>
@@ -98,25 +84,21 @@ attends to node j if there is an edge from j to i.</footer>
 """
 
 
-def _has_graphs(found: Comparison) -> bool:
-    return any(outcome.graph is not None for outcome in found.outcomes)
-
-
-def _table(found: Comparison, split: Measured) -> str:
-    header, *rows = comparison_rows(found, split)
+def _table(comparison: Comparison, split: Measured) -> str:
+    header, *rows = comparison_rows(comparison, split)
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     lines = []
-    for row, outcome in zip(rows, found.outcomes, strict=True):
+    for row, outcome in zip(rows, comparison.outcomes, strict=True):
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        best = ' class="best"' if outcome is found.best else ""
+        best = ' class="best"' if outcome is comparison.best else ""
         lines.append(f"<tr{best}>{cells}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
-def _fields(found: Comparison) -> str:
+def _fields(comparison: Comparison) -> str:
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(as_typed(field.value))}</td></tr>"
-        for name, field in fields_of(found.recipe).items()
-        if name != found.field
+        for name, field in fields_of(comparison.recipe).items()
+        if name != comparison.field
     )
     return f"<table><tbody>{rows}</tbody></table>"

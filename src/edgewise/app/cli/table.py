@@ -14,12 +14,9 @@ Measured = Literal["val", "test"]
 
 
 def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:
-    """Return rows of cells as text with aligned columns.
+    """Return rows of cells as text with aligned columns; the first ``left`` ones left-aligned.
 
-    Args:
-        rows: cells of each row.
-        header: whether the first row is a header, which is underlined.
-        left: number of left-aligned columns; the columns after them are right-aligned.
+    A header, which is the first row, is underlined.
     """
     rows = [[printable_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -49,29 +46,19 @@ def metrics_table(metrics: Mapping[str, Any]) -> str:
     return table(rows, header=False)
 
 
-def measured(found: Comparison, split: Measured) -> list[str]:
-    """Return the names of the metrics of a comparison, with the loss last.
-
-    Args:
-        found: the comparison.
-        split: split on which the metrics were computed, such as "val".
-    """
-    names = [name for name in found.outcomes[0].metrics[0] if name.startswith(f"{split}/")]
+def measured(comparison: Comparison, split: Measured) -> list[str]:
+    """Return the names of the metrics of a comparison on a split, with the loss last."""
+    names = [name for name in comparison.outcomes[0].metrics[0] if name.startswith(f"{split}/")]
     return sorted(names, key=f"{split}/loss".__eq__)
 
 
-def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str]]:
-    """Return the table of a comparison: a header, and one row for each value of the field.
-
-    Args:
-        found: the comparison.
-        split: split whose metrics are shown.
-    """
-    graphs = any(outcome.graph is not None for outcome in found.outcomes)
-    names = measured(found, split)
-    header = [found.field.rpartition(".")[2], *["edges per token"] * graphs]
+def comparison_rows(comparison: Comparison, split: Measured = "val") -> list[list[str]]:
+    """Return the table of a comparison: a header, and one row for each value of the field."""
+    graphs = any(outcome.graph is not None for outcome in comparison.outcomes)
+    names = measured(comparison, split)
+    header = [comparison.field.rpartition(".")[2], *["edges per token"] * graphs]
     rows = [[*header, *(name.replace("/", " ") for name in names), "seconds"]]
-    for outcome in found.outcomes:
+    for outcome in comparison.outcomes:
         edges = outcome.edges_per_token
         row = [outcome.label, *["" if edges is None else f"{edges:.2f}"] * graphs]
         row += [shown_metric(outcome, name) for name in names]
@@ -79,26 +66,16 @@ def comparison_rows(found: Comparison, split: Measured = "val") -> list[list[str
     return rows
 
 
-def comparison_table(found: Comparison, split: Measured = "val") -> str:
-    """Return the table of a comparison as text.
-
-    Args:
-        found: the comparison.
-        split: split whose metrics are shown; for "val", the text also names the best value.
-    """
-    rows = table(comparison_rows(found, split))
+def comparison_table(comparison: Comparison, split: Measured = "val") -> str:
+    """Return the table of a comparison as text; for "val", the text names the best value."""
+    rows = table(comparison_rows(comparison, split))
     if split == "test":
         return rows
-    return f"{rows}\n\nbest by {found.recipe.trainer.monitor}: {found.best.label}"
+    return f"{rows}\n\nbest by {comparison.recipe.trainer.monitor}: {comparison.best.label}"
 
 
 def shown_metric(outcome: Outcome, name: str) -> str:
-    """Return the mean of a metric over the seeds as text; with several seeds, mean ± std.
-
-    Args:
-        outcome: runs with one value of the compared field.
-        name: name of the metric, such as "val/loss".
-    """
+    """Return the mean of a metric over the seeds as text; with several seeds, mean ± std."""
     mean, std = outcome.mean(name), outcome.std(name)
     several = len(outcome.runs) > 1
     if name.endswith("accuracy"):

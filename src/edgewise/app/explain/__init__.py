@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from edgewise.app.explain.cases import cases
-from edgewise.app.explain.influence import Influence, centralities, changes, influence, removals
+from edgewise.app.explain.influence import Influence, changes, influence, removals
 from edgewise.app.explain.pruned_runs import save_pruned
 from edgewise.app.explain.reasons import Attribution, Reason, attributions
-from edgewise.app.explain.structure import (
-    Dependencies,
-    Sentence,
-    dependencies,
-    draw_tree,
-    edge_recovery,
-)
 from edgewise.app.explain.suggestion import Suggestion, suggest
 
 __all__ = [
     "Attribution",
-    "Dependencies",
     "Influence",
     "Reason",
-    "Sentence",
     "Suggestion",
     "attributions",
     "cases",
-    "centralities",
     "changes",
-    "dependencies",
-    "draw_tree",
-    "edge_recovery",
     "influence",
     "removals",
     "save_pruned",

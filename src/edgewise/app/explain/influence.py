@@ -1,10 +1,11 @@
-"""Influence of the nodes (members) of a graph on a trained model, and measures of centrality."""
+"""Influence of the nodes (members) of a graph on a trained model."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
@@ -16,7 +17,7 @@ from edgewise.app.kinds.nodes.data import graph_kept
 from edgewise.app.kinds.nodes.predict import OnNodes
 from edgewise.app.runs.run import Run
 from edgewise.explain.attribution import Case, contributions, without
-from edgewise.graphs import Graph
+from edgewise.explain.centrality import centralities
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -30,11 +31,6 @@ PROBES = 32
 PAIRS = 20_000_000
 """Maximum product of the numbers of nodes and undirected edges for the exact influence on a model.
 Above it, the influence is estimated."""
-PATHS = 1_000_000_000
-"""Maximum product of the numbers of sources and directed edges for betweenness, which then takes
-seconds to a minute. Above it, sources are sampled."""
-AT_ONCE = 1_000_000
-"""Maximum product of the numbers of nodes and sources in one search."""
 ZERO = 1e-12
 LONGEST = 40
 MARKERS = (("^", "#d1495b"), ("s", "#e0803c"), ("D", "#2a9d7c"))
@@ -97,7 +93,7 @@ class Influence:
             top: number of members that the model ranks higher, followed by as many that it ranks
                 lower.
         """
-        ranks = {each: self.ranks(each) for each in self.measures}
+        ranks = {measure: self.ranks(measure) for measure in self.measures}
         apart = ranks[name].double().log() - ranks[MODEL].double().log()
         order = apart.argsort(descending=True)
         chosen = [*order[:top].tolist(), *order.flip(0)[:top].tolist()]
@@ -108,11 +104,9 @@ class Influence:
         require("scipy", extra="graphs", purpose="rank correlations")
         from scipy.stats import spearmanr
 
-        names = list(self.measures)
         return {
             (first, second): float(spearmanr(self.measures[first], self.measures[second])[0])
-            for place, first in enumerate(names)
-            for second in names[place + 1 :]
+            for first, second in combinations(self.measures, 2)
         }
 
     def draw(self) -> Figure:
@@ -122,11 +116,11 @@ class Influence:
 
         names = [name for name in self.measures if name != MODEL]
         figure = Figure(figsize=(max(3.2 * len(names), 5.0), 3.8), layout="constrained")
-        found = self.correlations()
+        correlations = self.correlations()
         model = self.measures[MODEL]
         best = model.argsort(descending=True)[: len(MARKERS)].tolist()
-        every = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
-        for axes, name in zip(every, names, strict=True):
+        panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, names, strict=True):
             values = self.measures[name]
             # Smaller values are rounding errors of 0, such as those of eigenvectors.
             shown = (values > ZERO * float(values.max())) & (model > 0)
@@ -137,20 +131,20 @@ class Influence:
                 label = _shortened(self.labels[member])
                 axes.scatter(*at, s=36, marker=marker, color=colour, label=label, zorder=3)
             axes.set(xscale="log", yscale="log", xlabel=name)
-            axes.set_title(f"rank correlation {found[MODEL, name]:.2f}", fontsize=9)
-        for axis in (every[0].yaxis, *(axes.xaxis for axes in every)):
+            axes.set_title(f"rank correlation {correlations[MODEL, name]:.2f}", fontsize=9)
+        for axis in (panels[0].yaxis, *(axes.xaxis for axes in panels)):
             _label_few_ticks(axis)
         # On two lines, because the longer one does not fit in one.
-        every[0].set_ylabel(self.change.replace(" with", "\nwith", 1), fontsize=9)
-        handles = every[0].get_legend_handles_labels()
+        panels[0].set_ylabel(self.change.replace(" with", "\nwith", 1), fontsize=9)
+        handles = panels[0].get_legend_handles_labels()
         title = "largest influence on the model"
         figure.legend(*handles, loc="outside lower center", ncols=4, title=title, fontsize=8)
         return figure
 
     def _row(self, member: int, ranks: dict[str, Tensor]) -> dict[str, Any]:
-        value = float(self.measures[MODEL][member])
-        places = {name: int(rank[member]) for name, rank in ranks.items()}
-        return {"id": self.labels[member], "influence": value, **places}
+        influence = float(self.measures[MODEL][member])
+        ranks_of_member = {name: int(rank[member]) for name, rank in ranks.items()}
+        return {"id": self.labels[member], "influence": influence, **ranks_of_member}
 
 
 def _label_few_ticks(axis: Axis) -> None:
@@ -191,17 +185,17 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0, track: Track = ite
     """
     check_choice("by", by, get_args(By))
     outputs, graph, labels = run.predictor.graph_outputs()
-    found, notes = centralities(graph, seed=seed)
+    measures, notes = centralities(graph, seed=seed)
     if len(labels) * graph.num_edges <= 2 * PAIRS:
         exact = removals if by == "removed" else changes
-        measures = {MODEL: exact(run, torch.arange(len(labels)), track=track)}
+        influences = exact(run, torch.arange(len(labels)), track=track)
     elif by == "removed":
-        measures = {MODEL: _norms(outputs, labels, seed, track)}
+        influences = _norms(outputs, labels, seed, track)
         notes[MODEL] = f"estimated from {2 * PROBES} random projections"
     else:
-        measures = {MODEL: _changed_norms(run, seed, track)}
+        influences = _changed_norms(run, seed, track)
         notes[MODEL] = f"estimated to first order from {2 * PROBES} random projections"
-    return Influence(labels, measures | found, notes, by)
+    return Influence(labels, {MODEL: influences, **measures}, notes, by)
 
 
 def _shortened(label: str) -> str:
@@ -221,15 +215,15 @@ def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
     outputs, _, labels = run.predictor.graph_outputs()
     case = Case(outputs, torch.arange(len(labels)), labels)
     with torch.no_grad():
-        whole = case.score()
-    found = []
+        full_outputs = case.score()
+    norms = []
     for member in track(members.tolist()):
-        gone = torch.zeros(len(labels), dtype=torch.bool)
-        gone[member] = True
-        change = without(case, gone) - whole
+        removed = torch.zeros(len(labels), dtype=torch.bool)
+        removed[member] = True
+        change = without(case, removed) - full_outputs
         change[member] = 0.0
-        found.append(change.norm())
-    return torch.stack(found)
+        norms.append(change.norm())
+    return torch.stack(norms)
 
 
 def changes(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
@@ -247,24 +241,21 @@ def changes(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
         Norms ``[M]``.
     """
     x, outputs = _features(run)
-    found = []
+    norms = []
     with torch.no_grad():
-        mean, whole = x.mean(0), outputs()
+        mean, original_outputs = x.mean(0), outputs()
         for member in track(members.tolist()):
-            own = x[member].clone()
+            features = x[member].clone()
             x[member] = mean
-            change = outputs() - whole
-            x[member] = own
+            change = outputs() - original_outputs
+            x[member] = features
             change[member] = 0.0
-            found.append(change.norm())
-    return torch.stack(found)
+            norms.append(change.norm())
+    return torch.stack(norms)
 
 
 def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Return the features of the nodes, and a function that computes all outputs from them.
-
-    The features ``[N, F]`` are those of the data, or the learned vectors of the model.
-    """
+    """Return the features or learned vectors of the nodes, and a function of all outputs."""
     outputs, graph, _ = run.predictor.graph_outputs()
     model: Any = run.model
     if not isinstance(run.predictor, OnNodes):
@@ -275,13 +266,7 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
 
 
 def _changed_norms(run: Run, seed: int, track: Track = iter) -> Tensor:
-    """Estimate the result of :func:`changes` to first order for all N members at once, ``[N]``.
-
-    Args:
-        run: run as for :func:`influence`.
-        seed: random seed of the projections.
-        track: function that shows the progress.
-    """
+    """Estimate the result of :func:`changes` to first order for all N members at once, ``[N]``."""
     x, outputs = _features(run)
     step = x.detach().mean(0) - x.detach()
 
@@ -293,68 +278,10 @@ def _changed_norms(run: Run, seed: int, track: Track = iter) -> Tensor:
     return _projected_norms(outputs, project, seed, track)
 
 
-def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Compute degree, closeness, betweenness, eigenvector centrality and PageRank.
-
-    Edges count in both directions; self-loops are ignored.
-
-    Args:
-        graph: graph of the members.
-        seed: random seed of the sources sampled for betweenness in large graphs.
-
-    Returns:
-        The values ``[N]`` by name, and notes on those that are estimated.
-
-    Example:
-        >>> from edgewise import explain, graphs
-        >>> from edgewise.app.explain import centralities
-        >>> values, notes = centralities(graphs.grid(1, 3).bind(3))
-        >>> sorted(values)
-        ['PageRank', 'betweenness', 'closeness', 'degree', 'eigenvector']
-        >>> values["degree"]
-        tensor([1., 2., 1.], dtype=torch.float64)
-    """
-    require("networkx", extra="graphs", purpose="measures of centrality")
-    require("scipy", extra="graphs", purpose="measures of centrality")
-    import networkx
-    import numpy as np
-    from scipy import sparse
-    from scipy.sparse.linalg import eigsh
-
-    count = graph.num_targets
-    index = graph.without_self_loops().edge_index
-    index = torch.cat([index, index.flip(0)], dim=1).unique(dim=1).numpy()
-    matrix = sparse.csr_matrix((np.ones(index.shape[1]), tuple(index)), (count, count))
-    network = networkx.from_scipy_sparse_array(matrix)
-    every = np.arange(count)
-    most = max(2, PATHS // max(index.shape[1], 1))
-    sources = every if count <= most else np.random.default_rng(seed).permutation(every)[:most]
-    closeness, betweenness = _of_paths(matrix, sources)
-    vector = np.abs(eigsh(matrix, k=1, which="LA", v0=np.ones(count))[1][:, 0])
-    found = {
-        "degree": np.asarray(matrix.sum(1)).reshape(-1),
-        "closeness": closeness,
-        "betweenness": betweenness,
-        "eigenvector": vector,
-        "PageRank": np.array(list(networkx.pagerank(network).values())),
-    }
-    notes = {}
-    if len(sources) < count:
-        notes["betweenness"] = f"estimated from {len(sources):,} of {count:,} sources"
-    return {name: torch.as_tensor(value).double() for name, value in found.items()}, notes
-
-
 def _norms(
     outputs: Callable[[], Tensor], labels: list[str], seed: int, track: Track = iter
 ) -> Tensor:
-    """Estimate the result of :func:`removals` for all N members at once, ``[N]``.
-
-    Args:
-        outputs: function that computes all outputs, ``[N, D]``.
-        labels: names of the members.
-        seed: random seed of the projections.
-        track: function that shows the progress.
-    """
+    """Estimate the result of :func:`removals` for all N members at once, ``[N]``."""
 
     def project(probe: Tensor) -> Tensor:
         case = Case(lambda: (outputs() * probe).sum().reshape(1), torch.arange(len(labels)), labels)
@@ -366,18 +293,13 @@ def _norms(
 def _projected_norms(
     outputs: Callable[[], Tensor], project: Callable[[Tensor], Tensor], seed: int, track: Track
 ) -> Tensor:
-    """Estimate the norm of the change of the outputs for each member, ``[N]``.
+    """Estimate the norm of the change of the outputs ``[N, D]`` for each member, ``[N]``.
 
-    The product of the change with a vector of independent normal numbers has the squared norm as
-    its variance. Each projection is over the outputs of a random half of the members, and estimates
-    the influence of the other half, so that the output of a member itself does not count.
-
-    Args:
-        outputs: function that computes all outputs, ``[N, D]``.
-        project: function from a vector ``[N, D]`` to its product with the change for each member.
-        seed: random seed.
-        track: function that shows the progress.
+    ``project`` returns the product of a vector ``[N, D]`` with the change for each member.
     """
+    # The product of the change with a vector of independent normal numbers has the squared norm as
+    # its variance. Each projection is over the outputs of a random half of the members, and
+    # estimates the influence of the other half: the output of a member itself does not count.
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         shape = outputs().shape
@@ -388,50 +310,3 @@ def _projected_norms(
         total += 2 * ~half * project(probe).double() ** 2
         times += ~half
     return (total / times.clamp(min=1)).sqrt()
-
-
-def _of_paths(matrix: Any, sources: Any) -> tuple[Any, Any]:
-    """Compute closeness and betweenness as NetworkX does, by searches from many nodes at once.
-
-    Betweenness is that of shortest paths from ``sources``, scaled to all nodes (Brandes, 2001).
-
-    Args:
-        matrix: sparse adjacency matrix, ``[N, N]``.
-        sources: indices of the nodes from which paths count for betweenness.
-
-    Returns:
-        Closeness and betweenness of each node.
-    """
-    import numpy as np
-
-    count = matrix.shape[0]
-    closeness, through = np.zeros(count), np.zeros(count)
-    others = np.setdiff1d(np.arange(count), sources)
-    parts = [(nodes, True) for nodes in _parts(sources, AT_ONCE // count)]
-    parts += [(nodes, False) for nodes in _parts(others, AT_ONCE // count)]
-    for nodes, counts in parts:
-        column = np.arange(len(nodes))
-        paths, steps = np.zeros((count, len(nodes))), np.full((count, len(nodes)), -1, np.int32)
-        paths[nodes, column], steps[nodes, column] = 1, 0
-        new, last = paths, 0
-        while True:
-            new = (matrix @ new) * (steps < 0)
-            if not new.any():
-                break
-            last += 1
-            steps[new > 0] = last
-            paths += new
-        reached = (steps > 0).sum(0)
-        near = reached / np.maximum((steps * (steps > 0)).sum(0), 1)
-        closeness[nodes] = near * reached / max(count - 1, 1)
-        depends = np.zeros_like(paths)
-        for step in range(last, 1, -1) if counts else ():
-            part = np.where(steps == step, (1 + depends) / np.maximum(paths, 1), 0)
-            depends += (matrix @ part) * paths * (steps == step - 1)
-        through += depends.sum(1)
-    return closeness, through * count / len(sources) / max((count - 1) * (count - 2), 1)
-
-
-def _parts(nodes: Any, size: int) -> list[Any]:
-    size = max(1, min(512, size))
-    return [nodes[start : start + size] for start in range(0, len(nodes), size)]

@@ -42,16 +42,13 @@ def save_pruned(run: Any, path: str | Path) -> Path:
 
 
 def _held_out_again(run: Any, old: RunFolder) -> dict[str, Tensor]:
-    """Return the outputs of a pruned run on the validation and test rows of its training.
-
-    The result is empty if the data cannot be read, or are no longer the same.
-    """
+    """Return the outputs on the held-out rows; an empty dict if the data are no longer the same."""
     if not old.has(HELD_OUT):
         return {}
     try:
         outputs = held_out(run.model, run.splits)
     except EdgewiseError:
         return {}
-    before = old.read_tensors(HELD_OUT)
-    same = all(same_targets(outputs, before, split) for split in ("val", "test"))
-    return outputs if same else {}
+    old_outputs = old.read_tensors(HELD_OUT)
+    is_same = all(same_targets(outputs, old_outputs, split) for split in ("val", "test"))
+    return outputs if is_same else {}

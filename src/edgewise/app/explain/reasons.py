@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise.app.explain.cases import cases
 from edgewise.app.kinds.nodes.predict import OnNodes
@@ -91,108 +91,99 @@ def attributions(
         ArgumentError: an input is invalid, or the model of the run does not attend over its inputs.
 
     """
-    check_least("top", top, 1, "choose a number of reasons, such as 5")
-    found = []
-    given = run.predictor.default_inputs() if inputs is None else run.predictor.from_python(inputs)
-    given = list(given)
-    if isinstance(run.predictor, OnNodes) and len(given) > MANY and method != "removed":
-        numbers = [run.predictor.nodes.number(value) for value in given]
-        each = node_cases(run.predictor).contributions(
+    check_range("top", top, "choose a number of reasons, such as 5", least=1)
+    predictor = run.predictor
+    values = list(predictor.default_inputs() if inputs is None else predictor.from_python(inputs))
+    if isinstance(predictor, OnNodes) and len(values) > MANY and method != "removed":
+        numbers = [predictor.nodes.number(value) for value in values]
+        pairs = node_cases(predictor).contributions(
             numbers, "left_out" if method == "auto" else method
         )
         return [
-            _attribution(str(value), case, own, top)
-            for value, (case, own) in zip(given, each, strict=True)
+            _attribution(str(value), case, scores, top)
+            for value, (case, scores) in zip(values, pairs, strict=True)
         ]
-    for value in given:
-        found += list(_of_input(run, value, top, method, answers))
-    return found
+    return [
+        attribution
+        for value in values
+        for attribution in _of_input(run, value, top, method, answers)
+    ]
 
 
 def _of_input(
     run: Run, value: Any, top: int, method: Method, answers: int
 ) -> Iterator[Attribution]:
-    given = run.predictor.given(value)
-    for case in cases(run.predictor, given, top=answers):
-        yield _attribution(run.predictor.show(given), case, contributions(case, method), top)
+    value = run.predictor.input_of(value)
+    for case in cases(run.predictor, value, top=answers):
+        yield _attribution(run.predictor.show(value), case, contributions(case, method), top)
 
 
-def _attribution(value: str, case: Case, found: Contributions, top: int) -> Attribution:
+def _attribution(value: str, case: Case, scores: Contributions, top: int) -> Attribution:
     meaning = "decrease of the log-odds of the prediction without the part"
     if not case.is_odds:
         meaning = "decrease of the predicted value without the part"
-    if found.method not in ("removed", "left_out"):
-        meaning = f"{found.method} of the part, summed over layers and heads"
-    return Attribution(value, case.answer, reasons_of(case, found, top), found.method, meaning)
+    if scores.method not in ("removed", "left_out"):
+        meaning = f"{scores.method} of the part, summed over layers and heads"
+    return Attribution(value, case.answer, reasons_of(case, scores, top), scores.method, meaning)
 
 
-def reasons_of(case: Case, found: Contributions, top: int) -> list[Reason]:
-    """Return the parts with the largest contributions.
-
-    Parts are edges if the case has ``by_edge``, otherwise members. For a property, negative
-    contributions count by their absolute value. In a large graph, only neighbours of the nodes that
-    the answer is about are named. If a node has the same contribution as one of its edges, because
-    it acts on the answer through this edge alone, only the node is named.
-    """
-    parts: list[Reason] = []
-    edges = list(zip(found.pairs.T.tolist(), found.edges.tolist(), strict=True))
+def reasons_of(case: Case, scores: Contributions, top: int) -> list[Reason]:
+    """Return the edges, if the case has ``by_edge``, or members with the largest contributions."""
+    reasons: list[Reason] = []
+    edges = list(zip(scores.pairs.T.tolist(), scores.edges.tolist(), strict=True))
     if case.by_edge and case.whole_graph and case.own is not None:
-        own = set(case.own.tolist())
-        near = [
-            ((first, second) if first in own else (second, first), value)
+        explained = set(case.own.tolist())
+        incident = [
+            ((first, second) if first in explained else (second, first), value)
             for (first, second), value in edges
-            if (first in own) != (second in own)
+            if (first in explained) != (second in explained)
         ]
-        times = Counter(other for (_, other), _ in near)
-        for (node, other), value in near:  # A common neighbour of two nodes has two edges.
-            name = case.labels[other]
-            name = name if times[other] == 1 else f"{case.labels[node]}-{name}"
-            parts.append(Reason(name, value))
+        degree = Counter(neighbour for (_, neighbour), _ in incident)
+        for (node, neighbour), value in incident:
+            name = case.labels[neighbour]
+            if degree[neighbour] > 1:  # A common neighbour of two nodes has two edges.
+                name = f"{case.labels[node]}-{name}"
+            reasons.append(Reason(name, value))
     else:
         members = {
-            place: float(found.members[place]) for place in listed(case).nonzero()[:, 0].tolist()
+            member: float(scores.members[member])
+            for member in listed(case).nonzero()[:, 0].tolist()
         }
-        parts += [Reason(case.labels[place], value) for place, value in members.items()]
+        reasons += [Reason(case.labels[member], value) for member, value in members.items()]
         for ends, value in edges if case.by_edge else ():
+            # A node that acts on the answer through this edge alone is named instead of the edge.
             same = (math.isclose(members.get(end, math.nan), value, rel_tol=1e-3) for end in ends)
             if not any(same):
-                parts.append(Reason("-".join(case.labels[end] for end in ends), value))
-    parts = [part for part in parts if part.contribution != 0.0]
+                reasons.append(Reason("-".join(case.labels[end] for end in ends), value))
+    reasons = [reason for reason in reasons if reason.contribution != 0.0]
     if case.is_odds:
-        return sorted(parts, key=lambda part: -part.contribution)[:top]
-    return sorted(parts, key=lambda part: -abs(part.contribution))[:top]
+        return sorted(reasons, key=lambda reason: -reason.contribution)[:top]
+    return sorted(reasons, key=lambda reason: -abs(reason.contribution))[:top]
 
 
 def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
-    """Add the key ``why`` to a prediction, or to each part of it that is explained.
+    """Add the key ``why`` to a prediction, or to each of its rows that is explained, in place.
 
-    Its value is a list of pairs: the name of a part of the input and its contribution.
-
-    Args:
-        run: the run.
-        answer: prediction of the run on ``value``, changed in place.
-        value: the input.
-        top: number of reasons.
-
-    Returns:
-        Descriptions of the contributions.
+    Its value is a list of pairs: the name of a part of the input and its contribution. The result
+    are descriptions of the contributions.
     """
-    lists = [one for one in answer.values() if is_of_dicts(one) and one]
-    parts = lists[0] if lists else []
-    found = list(_of_input(run, value, top, "auto", max(1, len(parts))))
-    if all(attribution.method == "attention" for attribution in found):
-        found = found[:1]  # The weights of a forecast are the same for all of its steps.
-    if parts and len(parts) % len(found) == 0 and (len(found) > 1 or len(parts) == 1):
+    rows: list[Any] = next((field for field in answer.values() if is_of_dicts(field) and field), [])
+    explained = list(_of_input(run, value, top, "auto", max(1, len(rows))))
+    if all(attribution.method == "attention" for attribution in explained):
+        explained = explained[:1]  # The weights of a forecast are the same for all of its steps.
+    if rows and len(rows) % len(explained) == 0 and (len(explained) > 1 or len(rows) == 1):
         # Of several words for one mask, the most probable one, which comes first, is explained.
-        for part, one in zip(parts[:: len(parts) // len(found)], found, strict=True):
-            part["why"] = _pairs(one)
-    elif len(found) == 1 and not run.predictor.text_key:
-        answer["why"] = _pairs(found[0])
+        for row, attribution in zip(rows[:: len(rows) // len(explained)], explained, strict=True):
+            row["why"] = _pairs(attribution)
+    elif len(explained) == 1 and not run.predictor.text_key:
+        answer["why"] = _pairs(explained[0])
     else:
-        answer["why"] = [{"part": one.answer, "why": _pairs(one)} for one in found]
-    return {one.meaning for one in found}
+        answer["why"] = [
+            {"part": attribution.answer, "why": _pairs(attribution)} for attribution in explained
+        ]
+    return {attribution.meaning for attribution in explained}
 
 
-def _pairs(found: Attribution) -> list[list[Any]]:
+def _pairs(attribution: Attribution) -> list[list[Any]]:
     """Return the reasons as pairs (name of the part, contribution), for JSON."""
-    return [[reason.part, reason.contribution] for reason in found.reasons]
+    return [[reason.part, reason.contribution] for reason in attribution.reasons]

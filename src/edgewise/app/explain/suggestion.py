@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_share
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions
 from edgewise.app.runs.recipe_fields import fields_of
 from edgewise.app.train.recipe import Recipe
 from edgewise.engines.call import AttentionCall
+from edgewise.explain.calls import call_on_edges
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, naming_the_run
 from edgewise.explain.record import LayerRecord, record
@@ -28,8 +28,8 @@ REPEATS = 3
 
 
 def _text(pattern: Pattern) -> str:
-    written = repr(pattern)
-    return written[1:-1] if written.startswith("(") else written
+    text = repr(pattern)
+    return text[1:-1] if text.startswith("(") else text
 
 
 @dataclass(frozen=True)
@@ -93,28 +93,28 @@ class Suggestion:
         Returns:
             The fields; empty if the model has no field for a graph.
         """
-        own = fields_of(recipe)
+        recipe_fields = fields_of(recipe)
         decoder = [name for name in self.layers if "decoder" in name.split(".")]
-        parts = {
+        layers_of_field = {
             "model.graph": [name for name in self.layers if name not in decoder],
             "model.decoder_graph": decoder,
         }
-        found = {}
-        for field, names in parts.items():
-            if field in own and names:
-                widest = max((self.layers[name] for name in names), key=lambda one: one.edges)
-                graph, before = widest.pattern, own[field].value
-                found[field] = _text(graph if before == complete() else before & graph)
-        return found
+        graphs = {}
+        for field, names in layers_of_field.items():
+            if field in recipe_fields and names:
+                widest = max((self.layers[name] for name in names), key=lambda layer: layer.edges)
+                pattern, graph = widest.pattern, recipe_fields[field].value
+                graphs[field] = _text(pattern if graph == complete() else graph & pattern)
+        return graphs
 
     def __str__(self) -> str:
-        names = [f"{one.number}: {name}" for name, one in self.layers.items()]
+        names = [f"{layer.number}: {name}" for name, layer in self.layers.items()]
         width = max(map(len, names))
-        longest = max(len(one.text) for one in self.layers.values())
+        longest = max(len(layer.text) for layer in self.layers.values())
         lines = [f"{'layer':<{width}}  {'pattern':<{longest}}  weight kept  edges kept"]
         lines += [
-            f"{name:<{width}}  {one.text:<{longest}}  {one.weight:>11.1%}  {one.edges:>10.1%}"
-            for name, one in zip(names, self.layers.values(), strict=True)
+            f"{name:<{width}}  {layer.text:<{longest}}  {layer.weight:>11.1%}  {layer.edges:>10.1%}"
+            for name, layer in zip(names, self.layers.values(), strict=True)
         ]
         lines.append(
             f"loss {self.loss:.4f} (full attention {self.full_loss:.4f}), "
@@ -165,7 +165,7 @@ def suggest(
         >>> list(found.layers)
         ['backbone.stack.layers.0.attention.sublayer']
     """
-    check_share("coverage", coverage, "choose for example 0.9")
+    check_range("coverage", coverage, "choose for example 0.9", least=0, below=1)
     if not isinstance(model, nn.Module) and not model.predictor.ordered:
         raise ArgumentError(
             "run",
@@ -177,18 +177,18 @@ def suggest(
     with naming_the_run(model, remedy="choose a run of a Transformer, such as bert or gpt"):
         tables = _tables(losses)
     layers = {name: table.suggestion(coverage) for name, table in tables.items()}
-    found = _measured(losses, {}, {name: one.pattern for name, one in layers.items()})
-    (full_loss, full_seconds), (loss_found, seconds) = found
-    return Suggestion(layers, loss_found, full_loss, seconds, full_seconds)
+    patterns = {name: layer.pattern for name, layer in layers.items()}
+    (full_loss, full_seconds), (sparse_loss, seconds) = _measure(losses, {}, patterns)
+    return Suggestion(layers, sparse_loss, full_loss, seconds, full_seconds)
 
 
 def _tables(losses: Losses) -> dict[str, _Table]:
     """Return the statistics of each layer with self-attention, by the name of the layer."""
     tables: dict[str, _Table] = {}
     cross: set[str] = set()
-    for one in losses.batches:
+    for inputs in losses.batches:
         with torch.no_grad(), record(losses.model, max_edges=10**8) as recorded:
-            losses.loss(losses.model, one)
+            losses.loss(losses.model, inputs)
         for layer in recorded:
             if not layer.is_self_attention:
                 cross.add(layer.module)  # In other batches, it may have equal sizes.
@@ -206,58 +206,33 @@ def _tables(losses: Losses) -> dict[str, _Table]:
     return tables
 
 
-def _measured(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[float, float]]:
-    """Return the mean loss and the time with each set of attention patterns.
-
-    The time in seconds is the shortest of several passes over all batches. The passes of the sets
-    alternate, so that other work on the machine slows all of them.
-
-    Args:
-        losses: model, batches and loss.
-        patterns: sets of patterns, each by name of the layer.
-    """
-    variants = [_Restricted(own) for own in patterns]
+def _measure(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[float, float]]:
+    """Return the mean loss and the shortest time in seconds for each set of attention patterns."""
+    variants = [RestrictedAttention(patterns_of_layers) for patterns_of_layers in patterns]
     means: list[float] = []
     times: list[list[float]] = [[] for _ in variants]
-    for own in variants:  # This pass also builds the graphs, before time is measured.
-        with own.watching(losses.model):
+    for variant in variants:  # This pass also builds the graphs, before time is measured.
+        with variant.watching(losses.model):
             means.append(losses.mean())
-    for _ in range(REPEATS):
-        for own, spent in zip(variants, times, strict=True):
-            with own.watching(losses.model):
+    for _ in range(REPEATS):  # The passes alternate, so that other work slows all variants.
+        for variant, seconds in zip(variants, times, strict=True):
+            with variant.watching(losses.model):
                 start = time.perf_counter()
                 losses.mean()
-                spent.append(time.perf_counter() - start)
+                seconds.append(time.perf_counter() - start)
     return list(zip(means, map(min, times), strict=True))
-
-
-@contextmanager
-def restricted_to(model: nn.Module, patterns: Mapping[str, Pattern]) -> Iterator[None]:
-    """Restrict the attention of each named layer to its pattern within the ``with`` block.
-
-    In a batch, the pattern applies to each text separately.
-
-    Args:
-        model: the model.
-        patterns: patterns (graphs for any number of nodes), by name of the layer.
-    """
-    with _Restricted(patterns).watching(model):
-        yield
 
 
 class _Table:
     """Statistics of each edge of a layer, over all texts of all batches.
 
-    The statistics are the distance between source and target, the position of the source from both
-    ends of the text, the attention weight, and the weight if all weights of a target were equal.
-
-    Args:
-        number: number of the layer in commands, pages and figures.
+    A tuple of ``edges`` holds the distance between source and target, the position of the source
+    from both ends of the text, the weight, and the weight if all weights of a target were equal.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.layers: list[tuple[Tensor, ...]] = []
+        self.edges: list[tuple[Tensor, ...]] = []
         self.members = 0.0
         self.shortest = ENDS
 
@@ -266,107 +241,88 @@ class _Table:
         weights = layer.weights.mean(-1).double()
         weights = weights.flatten(0, -2).sum(0) if weights.dim() > 1 else weights
         members = layer.weights.shape[:-2].numel()
-        position, from_end = _places(layer.graph)
+        size = _text_sizes(layer.graph)
+        text, position = runs_and_positions(size, layer.graph.num_sources)
+        from_end = size[text] - position
         degree = torch.bincount(target, minlength=layer.graph.num_targets)
         self.members += float((degree > 0).sum()) * members
         self.shortest = min(self.shortest, int((position + from_end).min()))
         distance, equal = (source - target).abs(), members / degree[target].double()
-        self.layers.append((distance, position[source], from_end[source], weights, equal))
+        self.edges.append((distance, position[source], from_end[source], weights, equal))
 
     def suggestion(self, coverage: float) -> LayerSuggestion:
         distance, position, from_end, weights, equal = (
-            torch.cat(parts) for parts in zip(*self.layers, strict=True)
+            torch.cat(values) for values in zip(*self.edges, strict=True)
         )
 
         def is_hub(edges: Tensor) -> bool:
-            share = self._share(weights[edges])
-            return share >= max(HUB_WEIGHT, HUB_FACTOR * self._share(equal[edges]))
+            fraction = float(weights[edges].sum()) / self.members
+            equal_fraction = float(equal[edges].sum()) / self.members
+            return fraction >= max(HUB_WEIGHT, HUB_FACTOR * equal_fraction)
 
-        found = [n for n in range(self.shortest) if is_hub(position == n)]
-        found += [-n for n in range(1, self.shortest) if is_hub(from_end == n)]
+        hub_positions = [n for n in range(self.shortest) if is_hub(position == n)]
+        hub_positions += [-n for n in range(1, self.shortest) if is_hub(from_end == n)]
         on_hub = torch.zeros(len(weights), dtype=torch.bool)
-        for hub in found:
+        for hub in hub_positions:
             on_hub |= position == hub if hub >= 0 else from_end == -hub
         by_distance = torch.zeros(int(distance.max()) + 1, dtype=torch.double)
         by_distance.index_add_(0, distance[~on_hub], weights[~on_hub])
-        kept = (by_distance.cumsum(0) + weights[on_hub].sum()) / self.members
-        enough = (kept >= coverage - 1e-9).nonzero()
-        width = int(enough[0]) if len(enough) else len(kept) - 1
-        pattern: Pattern = window(width) | hubs(found) if found else window(width)
-        within = on_hub | (distance <= width)
-        edges = float(within.double().mean())
-        return LayerSuggestion(pattern, float(kept[width]), edges, self.number)
-
-    def _share(self, weights: Tensor) -> float:
-        return float(weights.sum()) / self.members
+        weight = (by_distance.cumsum(0) + weights[on_hub].sum()) / self.members
+        enough = (weight >= coverage - 1e-9).nonzero()
+        width = int(enough[0]) if len(enough) else len(weight) - 1
+        pattern: Pattern = window(width)
+        if hub_positions:
+            pattern = pattern | hubs(hub_positions)
+        edges = float((on_hub | (distance <= width)).double().mean())
+        return LayerSuggestion(pattern, float(weight[width]), edges, self.number)
 
 
-def _places(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Return the position of each source in its text: from the start, and from the end.
-
-    The first node has the position 0 from the start, and the last node 1 from the end.
-    """
-    size = torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()
-    text, position = runs_and_positions(size, graph.num_sources)
-    return position, size[text] - position
+def _text_sizes(graph: Graph) -> Tensor:
+    """Return the number of source nodes of each text in a graph that packs several texts."""
+    if graph.segments is None:
+        return torch.tensor([graph.num_sources])
+    return graph.segments[1].cpu()
 
 
-class _Restricted(NamedInterceptor):
-    """Interceptor that restricts the attention of each named module to its pattern.
-
-    Args:
-        patterns: patterns (graphs for any number of nodes), by name of the module.
-    """
+class RestrictedAttention(NamedInterceptor):
+    """Interceptor that restricts the attention of each named module to a pattern, in each text."""
 
     def __init__(self, patterns: Mapping[str, Pattern]) -> None:
         super().__init__()
         self.patterns = patterns
-        self._known: dict[Any, tuple[Graph, Tensor | None]] = {}
-        self._held: list[Graph] = []  # Keeps graphs alive whose ids are keys.
+        self._cache: dict[Any, tuple[Graph, Tensor | None]] = {}
+        self._graphs: list[Graph] = []  # Keeps graphs alive whose ids are keys.
 
     def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
         pattern = self.patterns.get(self.name)
         if pattern is None or graph.num_targets != graph.num_sources:
             return compute(call, graph)
         terms = (call.bias, call.gain, call.edge_key, call.edge_value)
-        bare = all(term is None for term in terms)
-        smaller, kept = self._graph(graph, pattern, bare=bare)
-        if kept is None:
-            return compute(call, smaller)
-        chosen = call.chosen(kept)  # The result has no edge_value.
-        value = call.edge_value
-        if value is not None:
-            value = value[..., kept, :, :] if isinstance(value, Tensor) else value.edges(kept)
-        chosen = replace(chosen, edge_value=value, dropout=call.dropout)
-        return compute(chosen, smaller)
+        has_terms = any(term is not None for term in terms)
+        subgraph, edges = self._intersection(graph, pattern, has_terms)
+        if edges is not None:
+            call = call_on_edges(call, edges)
+        return compute(call, subgraph)
 
-    def _graph(self, graph: Graph, pattern: Pattern, *, bare: bool) -> tuple[Graph, Tensor | None]:
-        """Return the edges that are in a graph and in a pattern.
+    def _intersection(
+        self, graph: Graph, pattern: Pattern, has_terms: bool
+    ) -> tuple[Graph, Tensor | None]:
+        """Return the graph of the edges that are in a pattern, and the indices of these edges.
 
-        Args:
-            graph: graph of the call.
-            pattern: pattern that is applied to each text of the graph.
-            bare: whether the call has no terms for edges, such as a bias.
-
-        Returns:
-            The graph of these edges, and their indices in ``graph``. If ``bare`` is true and the
-            graph is complete in each text, the graph of the pattern, which is faster to compute
-            with than a list of edges, and ``None``.
+        The indices are None if a call has no edge terms and the graph is complete in each text: the
+        graph of the pattern is then faster to compute with than a list of edges.
         """
-        size = (
-            torch.tensor([graph.num_sources]) if graph.segments is None else graph.segments[1].cpu()
-        )
-        complete = bare and graph.num_edges == int(size.square().sum())
-        key = (tuple(size.tolist()), pattern, None if complete else id(graph))
-        if key not in self._known:
-            parts = [pattern.bind(count) for count in size.tolist()]
-            own = (parts[0] if len(parts) == 1 else batch(parts)).to(graph.device)
-            kept = None
-            if not complete:
-                kept = own.contains(graph.source, graph.target).nonzero()[:, 0]
-                own = Edges(
-                    graph.edge_index[:, kept], graph.num_targets, graph.num_sources, graph.segments
-                )
-            self._known[key] = own, kept
-            self._held.append(graph)
-        return self._known[key]
+        size = _text_sizes(graph)
+        is_complete = not has_terms and graph.num_edges == int(size.square().sum())
+        key = (tuple(size.tolist()), pattern, None if is_complete else id(graph))
+        if key not in self._cache:
+            texts = [pattern.bind(count) for count in size.tolist()]
+            subgraph = (texts[0] if len(texts) == 1 else batch(texts)).to(graph.device)
+            edges = None
+            if not is_complete:
+                edges = subgraph.contains(graph.source, graph.target).nonzero()[:, 0]
+                index = graph.edge_index[:, edges]
+                subgraph = Edges(index, graph.num_targets, graph.num_sources, graph.segments)
+            self._cache[key] = subgraph, edges
+            self._graphs.append(graph)
+        return self._cache[key]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from edgewise._utils.errors import require
 from edgewise.app.predict.predictor import Predictor
 from edgewise.app.train.baseline import Candidate
 from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.splits import Data
+from edgewise.app.train.splits import Data, Splits
 from edgewise.app.train.task import Task
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
@@ -31,21 +32,38 @@ class Baselines:
         example: name of one of these recipes.
         data: base class of their data, or several classes.
         tasks: classes of their task.
-        candidates: function that yields baselines with their settings, given a recipe and its
-            loaded data.
-        is_large: function that returns whether reading the data and all candidates together take
-            more than about a minute, given the properties of the data that a run folder stores.
-        modules: modules that the methods use. They are imported before processor time is measured,
-            so that no method is charged for start-up.
+        module: module with the function ``candidates(recipe, splits)``, which yields baselines with
+            their settings, and optionally ``is_large(run)``: whether reading the data and all
+            candidates together take more than about a minute, given the properties of the data that
+            a run folder stores. It imports its packages at the top, so it is imported only when
+            baselines are evaluated.
+        extra: extra of Edgewise that installs these packages.
     """
 
     name: str
     example: str
     data: type | tuple[type, ...]
     tasks: tuple[type, ...]
-    candidates: Callable[[Recipe, Any], Iterator[Candidate]]
-    is_large: Callable[[Preprocessing], bool] = lambda _: False
-    modules: tuple[str, ...] = ("scipy.sparse",)
+    module: str
+    extra: str = "train"
+
+    def candidates(self, recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
+        """Yield baselines with their settings.
+
+        Raises:
+            MissingExtraError: a package of the module is not installed.
+        """
+        module = require(self.module, extra=self.extra, purpose=f"baselines of {self.name}")
+        yield from module.candidates(recipe, splits)
+
+    def is_large(self, run: Preprocessing) -> bool:
+        """Return whether the baselines for these data take more than about a minute.
+
+        Raises:
+            MissingExtraError: a package of the module is not installed.
+        """
+        module = require(self.module, extra=self.extra, purpose=f"baselines of {self.name}")
+        return bool(getattr(module, "is_large", lambda _: False)(run))
 
     def has(self, recipe: Recipe) -> bool:
         """Return whether these baselines are for a recipe."""

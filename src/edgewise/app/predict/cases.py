@@ -19,27 +19,17 @@ Scores = Callable[[], Tensor]
 
 
 def model_call(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
-    """Predict on one example, and return the positional arguments and the output of the model.
-
-    Args:
-        predictor: predictor of a run.
-        example: result of ``predictor.prepare``.
-    """
-    with outputs_of(predictor.model) as found:
+    """Predict on one example, and return the positional arguments and the output of the model."""
+    with outputs_of(predictor.model) as calls:
         predictor.answer([example])
-    return found[-1]
+    return calls[-1]
 
 
 def log_odds(scores: Tensor, label: Tensor) -> Tensor:
-    """Return the log-odds log p / (1 - p) of a label for each row of logits.
-
-    Args:
-        scores: logits ``[R, K]``.
-        label: index of a label for each row, ``[R]``.
-    """
-    own = scores.gather(1, label[:, None])[:, 0]
+    """Return the log-odds log p / (1 - p) of a label ``[R]`` for each row of logits ``[R, K]``."""
+    label_scores = scores.gather(1, label[:, None])[:, 0]
     others = scores.scatter(1, label[:, None], -torch.inf)
-    return own - others.logsumexp(-1)
+    return label_scores - others.logsumexp(-1)
 
 
 def row_odds(scores: Scores, row: int, label: int) -> Scores:
@@ -48,15 +38,9 @@ def row_odds(scores: Scores, row: int, label: int) -> Scores:
 
 
 def output_rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
-    """Predict on one input.
+    """Return the arguments of the model for an input, its outputs, and a function for them.
 
-    Args:
-        predictor: predictor of a run.
-        value: the input.
-
-    Returns:
-        The positional arguments of the model; its outputs, flattened to ``[R, K]`` for K output
-        columns; and a function that computes these outputs again, with gradients.
+    The outputs are flattened to ``[R, K]``; the function computes them again, with gradients.
     """
     example = predictor.prepare(value)
 
@@ -65,8 +49,8 @@ def output_rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Sc
         return out.reshape(-1, out.shape[-1])
 
     with torch.no_grad():
-        given, out = model_call(predictor, example)
-    return given, out.reshape(-1, out.shape[-1]), scores
+        arguments, out = model_call(predictor, example)
+    return arguments, out.reshape(-1, out.shape[-1]), scores
 
 
 def target_cases(
@@ -79,44 +63,32 @@ def target_cases(
 ) -> Iterator[Case]:
     """Yield a case for each target; with several targets, answers begin with their names.
 
-    Args:
-        predictor: the predictor.
-        out: outputs for one input, ``[1, K]`` for K output columns.
-        scores: function that computes these outputs again.
-        member: for each node of the model's graph, the index of its member (part of the input).
-        labels: name of each member.
-        fields: further attributes of each :class:`Case`.
+    ``scores`` computes the outputs ``out [1, K]`` again; the other arguments are those of a
+    :class:`Case`.
     """
     start = 0
     for target in predictor.targets:
-        places = slice(start, start + target.width)
-        own = out[0, places]
+        columns = slice(start, start + target.width)
+        values = out[0, columns]
         name = f"{target.name} " if len(predictor.targets) > 1 else ""
         if target.classes:
-            best = int(probabilities(target, own).argmax())
-            score = class_odds(scores, places, best, target)
+            best = int(probabilities(target, values).argmax())
+            score = class_odds(scores, columns, best, target)
             yield Case(score, member, labels, f"{name}{target.classes[best]}", **fields)
         else:
-            answer = f"{name}{rounded(float(own[0]))}"
+            answer = f"{name}{rounded(float(values[0]))}"
             yield number_case(scores, start, member, labels, answer, **fields)
         start += target.width
 
 
-def class_odds(scores: Scores, places: slice, label: int, target: Target) -> Scores:
-    """Return a function that computes the log-odds of a class.
-
-    Args:
-        scores: function that computes the outputs of the model.
-        places: output columns of the target.
-        label: index of the class.
-        target: description of the classes. A target of width 1 has two classes and one logit.
-    """
+def class_odds(scores: Scores, columns: slice, label: int, target: Target) -> Scores:
+    """Return a function that computes the log-odds of a class from the columns of its target."""
 
     def odds() -> Tensor:
-        own = scores()[:1, places]
-        if target.width == 1:
-            return own[:, 0] if label else -own[:, 0]
-        return log_odds(own, torch.tensor([label]))
+        values = scores()[:1, columns]
+        if target.width == 1:  # two classes and one logit
+            return values[:, 0] if label else -values[:, 0]
+        return log_odds(values, torch.tensor([label]))
 
     return odds
 
@@ -131,25 +103,16 @@ def class_case(
 
 
 def number_case(
-    scores: Scores, place: int, member: Tensor, labels: list[str], answer: str, **fields: Any
+    scores: Scores, column: int, member: Tensor, labels: list[str], answer: str, **fields: Any
 ) -> Case:
     """Return the case of an output that is a number."""
     return Case(
-        lambda: scores()[0, place : place + 1], member, labels, answer, is_odds=False, **fields
+        lambda: scores()[0, column : column + 1], member, labels, answer, is_odds=False, **fields
     )
 
 
 def word_members(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
-    """Join tokens to words.
-
-    Args:
-        tokenizer: tokenizer of the run.
-        ids: token ids, ``[T]``.
-
-    Returns:
-        The word index of each token, ``[T]``, which is -1 for special tokens such as ``[CLS]``; and
-        the words.
-    """
+    """Return the index of the word of each token, -1 for special tokens, and the words."""
     special = set(special_ids(tokenizer).tolist())
     member: list[int] = []
     labels: list[str] = []

@@ -18,10 +18,6 @@ class Ensemble(nn.Module):
 
     Paper: Lakshminarayanan et al., Simple and scalable predictive uncertainty estimation using deep
     ensembles, 2017.
-
-    Args:
-        members: models of the ensemble, which have the same output columns.
-        targets: description of each predicted quantity, in the order of the output columns.
     """
 
     def __init__(self, members: Sequence[nn.Module], targets: Sequence[Target]) -> None:
@@ -30,25 +26,9 @@ class Ensemble(nn.Module):
         self.targets = tuple(targets)
 
     def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
-        """Return the mean prediction of the models, in the form of the outputs of one model.
-
-        Args:
-            inputs: positional arguments of each model.
-            keywords: keyword arguments of each model.
-
-        Returns:
-            ``[M, K]`` for M examples and K output columns.
-        """
+        """Return the mean prediction of the models, in the form of the outputs of one model."""
         return mean_prediction(self.targets, self.each(*inputs, **keywords))
 
     def each(self, *inputs: Any, **keywords: Any) -> Tensor:
-        """Return the outputs of each model of the ensemble.
-
-        Args:
-            inputs: positional arguments of each model.
-            keywords: keyword arguments of each model.
-
-        Returns:
-            ``[models, M, K]`` for M examples and K output columns.
-        """
+        """Return the outputs of each model, ``[models, M, K]``."""
         return torch.stack([member(*inputs, **keywords) for member in self.members])

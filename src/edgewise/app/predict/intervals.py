@@ -25,14 +25,9 @@ from edgewise.app.train.held_out import HeldOut, read_held_out
 
 
 class Interval(NamedTuple):
-    """Prediction interval of a target.
+    """Prediction interval of a target, from validation rows.
 
-    Attributes:
-        name: name of the target.
-        half_width: half of the width, in the unit of the target.
-        rows: number of validation rows from which the interval was computed.
-        covered, tested: number of test rows whose true value lies in the interval, and number of
-            all test rows.
+    ``covered`` of the ``tested`` test rows have their true value in the interval.
     """
 
     name: str
@@ -52,10 +47,7 @@ def intervals(
 ) -> dict[str, Interval]:
     """Return the prediction interval of each numeric target, by name.
 
-    Args:
-        folders: run folders (files of a trained model), one for each model of an ensemble.
-        targets: descriptions of the predicted quantities.
-        level: probability of the interval, such as 0.9.
+    There is a run folder for each model of an ensemble.
 
     Raises:
         ArgumentError: the level is not between 0 and 1, no target is a number, or there are too few
@@ -63,7 +55,7 @@ def intervals(
         MissingDataError: the run has no saved validation errors, because it was pruned
             without the data of its training.
     """
-    numbers = [place for place, target in enumerate(targets) if not target.classes]
+    numbers = [index for index, target in enumerate(targets) if not target.classes]
     if not 0 < level < 1 or not numbers:
         raise ArgumentError(
             "interval",
@@ -72,38 +64,29 @@ def intervals(
             remedy="choose for example 0.9" if numbers else "omit interval",
         )
     val, test = (read_held_out(folders, split, targets) for split in ("val", "test"))
-    found = {}
-    for place in numbers:
-        errors, tested = (_errors(part, targets, place) for part in (val, test))
+    interval_of_target = {}
+    for index in numbers:
+        errors, tested = (_errors(rows, targets, index) for rows in (val, test))
         rank = math.ceil((len(errors) + 1) * level)
         if rank > len(errors):
             most = math.floor(1000 * len(errors) / (len(errors) + 1)) / 1000
             raise ArgumentError(
                 "interval",
                 expected=f"a probability of at most {most:.3f}, the limit for {len(errors)} "
-                f"validation rows of {targets[place].name!r}",
+                f"validation rows of {targets[index].name!r}",
                 got=repr(level),
                 remedy="choose a smaller probability, or train with more validation rows, for "
                 "example with a larger data.val",
             )
         width = float(errors.sort().values[rank - 1])
         covered = int((tested <= width).sum())
-        name = targets[place].name
-        found[name] = Interval(name, width, len(errors), covered, len(tested))
-    return found
+        name = targets[index].name
+        interval_of_target[name] = Interval(name, width, len(errors), covered, len(tested))
+    return interval_of_target
 
 
-def _errors(rows: HeldOut, targets: Sequence[Target], place: int) -> Tensor:
-    """Return the absolute errors of the predictions of one target, without missing values.
-
-    Args:
-        rows: outputs and true values of the examples.
-        targets: descriptions of all predicted quantities.
-        place: index of the target in ``targets``.
-
-    Returns:
-        One error for each example whose true value is known.
-    """
-    outputs = split_outputs(targets, rows.outputs)[place][:, 0]
-    errors = (outputs.double() - rows.target[:, place].double()).abs()
+def _errors(rows: HeldOut, targets: Sequence[Target], index: int) -> Tensor:
+    """Return the absolute errors of one target, for the rows whose true value is known."""
+    outputs = split_outputs(targets, rows.outputs)[index][:, 0]
+    errors = (outputs.double() - rows.target[:, index].double()).abs()
     return errors[~torch.isnan(errors)]

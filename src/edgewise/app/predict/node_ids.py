@@ -20,10 +20,7 @@ slow comparisons."""
 class KnownIds:
     """Map between the node ids in the training file and node indices.
 
-    Args:
-        ids: the ids, ordered by index.
-        what: noun that error messages use for an id, such as "user".
-        remedy: remedy for an unknown id that is not similar to any known id.
+    ``what`` is the noun for an id in errors, and ``remedy`` that for an id with no similar one.
     """
 
     def __init__(
@@ -36,16 +33,14 @@ class KnownIds:
         return self.ids[number]
 
     def number(self, value: Any) -> int:
-        """Return the index of a node id, which is a text or an integer.
-
-        Raises:
-            ArgumentError: the id is unknown; the error suggests the most similar one.
-        """
+        """Return the index of a node id; the error for an unknown id suggests a similar one."""
         text = str(value).strip()
         if text in self._number:
             return self._number[text]
         alike = [
-            known for known in self.ids if abs(len(known) - len(text)) <= MAX_LENGTH_DIFFERENCE
+            candidate
+            for candidate in self.ids
+            if abs(len(candidate) - len(text)) <= MAX_LENGTH_DIFFERENCE
         ]
         # Suggest nothing for a number, because ids with similar digits are unrelated.
         near = [] if text.isdecimal() else difflib.get_close_matches(text, alike, n=1, cutoff=0.5)
@@ -59,12 +54,7 @@ class KnownIds:
 
 
 class Neighbours:
-    """Neighbours of each node, sorted once for fast lookup.
-
-    Args:
-        pairs: E pairs of node indices, ``[2, E]``: a node in row 0, its neighbour in row 1.
-        count: number of nodes, of which the indices in row 0 are a subset.
-    """
+    """Neighbours of ``count`` nodes, from pairs ``[2, E]`` of a node and its neighbour."""
 
     def __init__(self, pairs: Tensor, count: int) -> None:
         order = pairs[0].argsort(stable=True)

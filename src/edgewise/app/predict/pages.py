@@ -20,13 +20,7 @@ FEW_EDGES = 100_000
 
 
 def explain_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
-    """Explain a prediction of a run on a text.
-
-    Args:
-        run: run whose model takes the tokens as an argument.
-        value: the text.
-        recording: arguments of :func:`edgewise.explain.record`.
-    """
+    """Explain a prediction of a run, whose model takes tokens as an argument, on a text."""
     with record(run.model, **recording) as recorded, positional_arguments(run.model) as calls:
         answer = answer_text(run, value)
     tokens = next(x for call in calls for x in call if isinstance(x, Tokens))
@@ -34,23 +28,14 @@ def explain_text(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanat
 
 
 def explain_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
-    """Explain a prediction of a model of graphs, series or interactions.
-
-    Some predictors compute the embeddings of all nodes in ``set_up``, so ``set_up`` is called again
-    while recording.
-
-    Args:
-        run: the run.
-        value: the input.
-        recording: arguments of :func:`edgewise.explain.record`.
-    """
+    """Explain a prediction of a model of graphs, series or interactions."""
     predictor = run.predictor
     options = {"top": 3, "evidence": 0} if "evidence" in predictor.options() else {}
     labels, node = predictor.node_labels(value)
     if node is not None and not {"targets", "max_edges"} & recording.keys():
         recording = {**recording, "targets": _neighbourhood(run, node)}
     with record(run.model, **recording) as recorded:
-        predictor.set_up()
+        predictor.set_up()  # Some predictors compute the embeddings of all nodes here.
         # For a node of one graph, set_up calls all layers. The steps of LightGCN's low-pass filter
         # are not layers, so they are not recorded.
         with without_interception() if node is not None else nullcontext():
@@ -62,17 +47,7 @@ def explain_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explana
 
 
 def _neighbourhood(run: Any, node: int) -> Tensor | None:
-    """Return the indices of the target nodes whose weights are recorded to explain a node.
-
-    In a graph with too many edges to record, these are the nodes nearest to the explained node.
-
-    Args:
-        run: run on one graph.
-        node: index of the explained node.
-
-    Returns:
-        ``None`` in a smaller graph, to record all targets.
-    """
+    """Return the nodes nearest to a node, in a graph with too many edges to record, or None."""
     graph = run.predictor.graph_outputs()[1]
     if graph.num_edges <= MAX_EDGES:
         return None
@@ -99,39 +74,32 @@ def positional_arguments(model: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def answer_text(run: Any, value: Any, **options: Any) -> str:
-    """Return the prediction of a run as text.
-
-    Args:
-        run: the run.
-        value: the input.
-        options: options of the predictor.
-
-    Raises:
-        ArgumentError: the input is invalid.
-    """
+    """Return the prediction of a run, with options of the predictor, as text."""
     predictor = run.predictor
-    (answer,) = predictor.answer([predictor.prepare(predictor.given(value))], **options)
+    (answer,) = predictor.answer([predictor.prepare(predictor.input_of(value))], **options)
     if predictor.text_key in answer:
         return str(answer[predictor.text_key])
     shown = [
-        f"{name} {_written(part)}" for name, part in answer.items() if name not in ("input", "unit")
+        f"{name} {_written(field)}"
+        for name, field in answer.items()
+        if name not in ("input", "unit")
     ]
     return " ".join([", ".join(shown), *([answer["unit"]] if answer.get("unit") else [])])
 
 
-def _written(part: Any) -> str:
-    if isinstance(part, float):
-        return rounded(part)
-    if isinstance(part, Mapping):
-        return " ".join(_written(value) for value in part.values())
-    if isinstance(part, (list, tuple)):
-        return "; ".join(map(_written, part))
-    return str(part)
+def _written(field: Any) -> str:
+    if isinstance(field, float):
+        return rounded(field)
+    if isinstance(field, Mapping):
+        return " ".join(_written(value) for value in field.values())
+    if isinstance(field, (list, tuple)):
+        return "; ".join(map(_written, field))
+    return str(field)
 
 
 def token_labels(run: Any, ids: Tensor) -> list[str]:
     """Return the tokens of these ids as text."""
     tokenizer = run.predictor.tokenizer
-    found = [tokenizer.id_to_token(number) or str(number) for number in ids.tolist()]
-    shown = [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in found]
+    tokens = [tokenizer.id_to_token(number) or str(number) for number in ids.tolist()]
+    shown = [token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "\n") for token in tokens]
     return ["␣" if token == " " else token for token in shown]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, check_least
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.frames import is_frame
 from edgewise.app.files.rows import frame_rows, read_rows
@@ -205,8 +205,8 @@ class Predictor(ABC):
     @classmethod
     def options(cls) -> dict[str, inspect.Parameter]:
         """Return the keyword-only arguments of :meth:`answer`."""
-        known = inspect.signature(cls.answer).parameters
-        return {name: p for name, p in known.items() if p.kind is p.KEYWORD_ONLY}
+        parameters = inspect.signature(cls.answer).parameters
+        return {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
 
     def check_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Check options for :meth:`answer` and convert text to the annotated types.
@@ -214,16 +214,16 @@ class Predictor(ABC):
         Raises:
             ArgumentError: an option is unknown, or a value has the wrong type.
         """
-        known, hints = self.options(), get_type_hints(type(self).answer)
+        parameters, hints = self.options(), get_type_hints(type(self).answer)
         for name in options:
-            if not known:
+            if not parameters:
                 raise ArgumentError(
                     name,
                     expected="no options",
                     got=f"{name}, for a run of {self.recipe.name}",
                     remedy=f"omit {name}",
                 )
-            check_choice("option", name, known)
+            check_choice("option", name, parameters)
         return {
             name: read_value(
                 name, value, hints[name], f"give {describe(hints[name])}, or omit {name}"
@@ -239,32 +239,32 @@ class Predictor(ABC):
             values: the inputs. The prediction for an invalid input has the key ``error``.
             options: keyword arguments of :meth:`answer`.
         """
-        found: list[Answer] = []
-        examples, places = [], []
-        for place, value in enumerate(values):
+        predictions: list[Answer] = []
+        examples, positions = [], []
+        for position, value in enumerate(values):
             try:
-                given = self.given(value)
-                example = self.prepare(given)
+                input_value = self.input_of(value)
+                example = self.prepare(input_value)
             except ArgumentError as error:
-                found.append({"input": str(value), "error": str(error)})
+                predictions.append({"input": str(value), "error": str(error)})
                 continue
-            found.append({"input": self.show(given)})
+            predictions.append({"input": self.show(input_value)})
             examples.append(example)
-            places.append(place)
+            positions.append(position)
         if examples:
-            for place, answer in zip(places, self.answer(examples, **options), strict=True):
-                found[place] |= answer
-        return found
+            for position, answer in zip(positions, self.answer(examples, **options), strict=True):
+                predictions[position] |= answer
+        return predictions
 
-    def given(self, value: Any) -> Any:
+    def input_of(self, value: Any) -> Any:
         """Return the input in a row of a table; return a value that is not a row unchanged.
 
         Raises:
             ArgumentError: the row lacks a column, or a text cannot be encoded as UTF-8.
         """
-        found = self._of_row(value) if isinstance(value, Mapping) else value
-        check_unicode(found)
-        return found
+        input_value = self._of_row(value) if isinstance(value, Mapping) else value
+        check_unicode(input_value)
+        return input_value
 
     def _of_row(self, row: Mapping[str, Any]) -> Any:
         missing = [name for name in self.columns() if name not in row]
@@ -279,34 +279,24 @@ class Predictor(ABC):
 
 
 def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answer]:
-    """Return a prediction with the most probable label, for each example.
+    """Return ``label`` and ``probability`` of the most probable label, for each example.
 
-    Args:
-        probabilities: probability of each label for B examples, ``[B, labels]``.
-        labels: names of the labels.
-        top: if above 1, the prediction also lists this number of most probable labels.
-
-    Returns:
-        Dicts with ``label`` and ``probability`` and, if ``top`` is above 1, the list ``top``.
+    If ``top`` is above 1, the prediction also lists this number of most probable labels.
     """
-    check_least("top", top, 1, "choose a number of labels, such as 3")
-    found = torch.topk(probabilities, min(top, len(labels)), dim=-1)
+    check_range("top", top, "choose a number of labels, such as 3", least=1)
+    largest = torch.topk(probabilities, min(top, len(labels)), dim=-1)
     answers: list[Answer] = []
-    for values, numbers in zip(found.values.tolist(), found.indices.tolist(), strict=True):
-        each = [
+    for values, numbers in zip(largest.values.tolist(), largest.indices.tolist(), strict=True):
+        ranked = [
             {"label": labels[number], "probability": value}
             for value, number in zip(values, numbers, strict=True)
         ]
-        answers.append({**each[0], "top": each} if top > 1 else {**each[0]})
+        answers.append({**ranked[0], "top": ranked} if top > 1 else {**ranked[0]})
     return answers
 
 
 def check_unicode(value: Any) -> None:
-    """Check that a text can be encoded as UTF-8.
-
-    Raises:
-        ArgumentError: the text has surrogates, such as those of undecodable bytes.
-    """
+    """Raise ArgumentError for a text with surrogates, such as those of undecodable bytes."""
     try:
         if isinstance(value, str):
             value.encode()
@@ -320,33 +310,17 @@ def check_unicode(value: Any) -> None:
 
 
 def check_text(value: Any, what: str) -> str:
-    """Return a text without surrounding white space.
-
-    Args:
-        value: the text.
-        what: noun for the text in the error, such as "a sentence".
-
-    Raises:
-        ArgumentError: the value is not a text, or is blank.
-    """
+    """Return a text without surrounding white space; ``what`` names it in the error."""
     if not isinstance(value, str) or not value.strip():
         raise ArgumentError("input", expected=what, got=repr(value)[:60], remedy=f"give {what}")
     return value.strip()
 
 
 def whole_numbers(value: Any, what: str) -> list[int]:
-    """Return the integers of a list, or of a text separated by spaces, commas or semicolons.
-
-    Args:
-        value: the list or text.
-        what: noun for the integers in the error.
-
-    Raises:
-        ArgumentError: the value is not a list or text of integers, or is empty.
-    """
-    given = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
+    """Return the integers of a list, or of a text separated by spaces, commas or semicolons."""
+    items = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) else value
     try:
-        numbers = [int(str(one)) for one in given]
+        numbers = [int(str(number)) for number in items]
     except (ValueError, TypeError):
         numbers = []
     if not numbers:

@@ -21,15 +21,9 @@ FORMS = (".csv", ".tsv", ".jsonl")
 def flat(
     answer: Mapping[str, Any], effect: Callable[[float], str] = "{:+}".format
 ) -> list[dict[str, Any]]:
-    """Convert a prediction to rows of a table.
+    """Convert a prediction to rows of a table: one, or one for each dict in a list of dicts.
 
-    A prediction that contains a list of dicts, such as recommended items, has one row for each
-    dict, with its rank. Other predictions have one row. The explanation (key ``why``) is in the
-    first row, which is the most probable one.
-
-    Args:
-        answer: the prediction.
-        effect: function that formats the contributions in ``why``.
+    Of several rows, the first has the explanation ``why``, whose numbers ``effect`` formats.
     """
 
     def cell(value: Any) -> Any:
@@ -39,25 +33,29 @@ def flat(
     plain = {n: cell(v) for n, v in answer.items() if n not in lists}
     if not lists:
         return [plain]
-    rows, place = answer[lists[0]], "predicted_rank" if "rank" in plain else "rank"
+    rows, rank_key = answer[lists[0]], "predicted_rank" if "rank" in plain else "rank"
     further = plain | ({"why": ""} if "why" in plain else {})
     return [
-        {**(plain if rank == 1 else further), place: rank, **{n: cell(v) for n, v in row.items()}}
+        {
+            **(plain if rank == 1 else further),
+            rank_key: rank,
+            **{n: cell(v) for n, v in row.items()},
+        }
         for rank, row in enumerate(rows, 1)
     ] or [plain]
 
 
 def is_of_dicts(value: Any) -> bool:
     """Return whether a value is a list of dicts, each of which becomes a row of a table."""
-    return isinstance(value, list) and all(isinstance(one, Mapping) for one in value)
+    return isinstance(value, list) and all(isinstance(row, Mapping) for row in value)
 
 
 def _cell(value: Any, effect: Callable[[float], str]) -> Any:
     if not isinstance(value, (list, tuple)):
         return value
     return "; ".join(
-        f"{one[0]} {effect(one[1])}" if isinstance(one, (list, tuple)) else str(one)
-        for one in value
+        f"{item[0]} {effect(item[1])}" if isinstance(item, (list, tuple)) else str(item)
+        for item in value
     )
 
 
@@ -66,11 +64,7 @@ def _saved(value: Any) -> Any:
 
 
 def check_form(path: Path) -> None:
-    """Check the name of the file to which predictions are written.
-
-    Raises:
-        ArgumentError: the suffix is not one of ``FORMS``, or the file belongs to a run.
-    """
+    """Raise ArgumentError if a suffix is not one of ``FORMS``, or the file belongs to a run."""
     if path.suffix.lower() not in FORMS:
         raise ArgumentError(
             "--out",
@@ -100,17 +94,8 @@ def write_answers(
 ) -> None:
     """Write predictions one by one to a temporary file, which is renamed when it is complete.
 
-    Numbers are rounded by :func:`edgewise._utils.digits.saved`.
-
-    Args:
-        path: ``.csv`` or ``.tsv`` for a table with the columns of all predictions, or ``.jsonl``.
-        answers: predictions, as :meth:`edgewise.app.predict.Predictor.answer` returns them.
-        quote_formulas: whether to write an apostrophe before texts that a spreadsheet would run as
-            a formula; only in tables.
-
-    Raises:
-        ArgumentError: the suffix is not one of these.
-        WriteError: the file cannot be written.
+    A table has the columns of all predictions. ``quote_formulas`` writes an apostrophe in tables
+    before texts that a spreadsheet would run as a formula.
     """
     check_form(path)
     folder, form = RunFolder(path.parent), path.suffix.lower()

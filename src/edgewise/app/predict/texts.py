@@ -21,18 +21,14 @@ class OnTexts(Predictor):
         return check_text(value, self.input)
 
     def truncated(self, examples: list[str]) -> tuple[PackedTexts, list[Answer]]:
-        """Tokenize texts, and truncate those that are too long for the model.
-
-        Returns:
-            The tokens, and a dict for each text: empty, or a note that the text was truncated.
-        """
-        whole = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
+        """Return the tokens of texts, truncated to the model, and a dict with a note for each."""
+        tokens = PackedTexts(*encode_all(self.tokenizer, examples, first="cls", last="sep"))
         longest = self.preprocessing.model_arguments["longest_text"]
         notes: list[Answer] = [
             {"read": f"the first {longest} of {size} tokens"} if size > longest else {}
-            for size in whole.sizes.tolist()
+            for size in tokens.sizes.tolist()
         ]
-        return whole.cut(longest), notes
+        return tokens.cut(longest), notes
 
 
 def _joined(answers: list[Answer], notes: list[Answer]) -> list[Answer]:

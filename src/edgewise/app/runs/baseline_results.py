@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -103,14 +101,14 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
         >>> sorted({baseline.name.split(" (")[0] for baseline in found})
         ['k-NN on pixels', 'logistic regression on pixels']
     """
-    require("torchmetrics", extra="train", purpose="metrics of baselines")
+    # Imported before processor time is measured, so that no method is charged for start-up.
+    require("edgewise.app.train.split_metrics", extra="train", purpose="metrics of baselines")
     kind = baselines_for(recipe)
     splits = without_augmentation(recipe.data).load()
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
     best: dict[str, tuple[Baseline, Score | Writer]] = {}
     pending = ""
     for candidate in kind.candidates(recipe, splits):
-        import_modules((*kind.modules, "edgewise.app.train.split_metrics"))
         if quick and candidate.slow:
             continue
         if pending and candidate.name != pending:
@@ -244,13 +242,6 @@ def _generated(recipe: Recipe, make: Callable[[Any], Any], loader: Loader) -> di
 def _made(recipe: Recipe, score: Score, batch: Batch) -> Any:
     """Return the outputs that a task generates from scores, such as rankings of items."""
     return recipe.task.generate(lambda *inputs: score(replace(batch, inputs=inputs)), batch)
-
-
-def import_modules(names: Iterable[str]) -> None:
-    """Import modules of installed packages."""
-    for name in names:
-        with suppress(ModuleNotFoundError):  # A candidate says which package is missing.
-            import_module(name)
 
 
 def without_augmentation(data: Data) -> Data:

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.runs.recipe_fields import fields_of, with_values
 from edgewise.app.runs.record import from_record, load_recipe, to_record
@@ -135,7 +135,7 @@ def compare(
     """
     for option, number in (("--seeds", seeds), ("--workers", workers)):
         if number is not None:
-            check_least(option, number, 1, "choose for example 2")
+            check_range(option, number, "choose for example 2", least=1)
     recipes = [with_values(recipe, {field: value}) for value in values]
     read = [fields_of(one)[field].value for one in recipes]
     folders = [path / _slug(str(show_value(value))) for value in read]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import nn
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, EdgewiseError, printable_line
 from edgewise.app.files.frames import is_frame, to_pandas
@@ -92,7 +92,7 @@ class Run:
         """Predict on one input and record the attention; :func:`edgewise.explain.explanation`."""
         warn_if_unused(self.model)
         explain = entry_for(self.predictor, "explanations") or explain_nodes
-        value = self.predictor.given(value)
+        value = self.predictor.input_of(value)
         self.predictor.prepare(value)  # This raises an error if the input is invalid.
         with (
             torch.no_grad(),
@@ -130,7 +130,7 @@ class Run:
     ) -> Iterator[Answer]:
         """Yield the predictions of :meth:`predict` in turn, with one batch in memory at a time."""
         size = self.predictor.batch_size if batch_size is None else batch_size
-        check_least("batch_size", size, 1, "choose for example 64")
+        check_range("batch_size", size, "choose for example 64", least=1)
         chosen = self.predictor.check_options(options)
         if isinstance(inputs, Path):
             return self._of_file(inputs, size, chosen)

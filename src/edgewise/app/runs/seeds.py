@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.runs.recipe_fields import fields_of, with_values
 from edgewise.app.runs.record import load_recipe, to_record
@@ -55,7 +55,7 @@ def train_seeds(
         >>> found = runs.train_seeds(recipe, 3, path)  # doctest: +SKIP
         >>> found["test/accuracy"]["mean"]  # doctest: +SKIP
     """
-    check_least("--seeds", seeds, 1, "choose for example 10")
+    check_range("--seeds", seeds, "choose for example 10", least=1)
     numbers = range(recipe.seed, recipe.seed + seeds)
     runs = {f"seed-{seed}": replace(recipe, seed=seed) for seed in numbers}
     return _train_each("seed", recipe, runs, path, train, resume=resume, title=title)

@@ -10,7 +10,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, WeightAveraging
 from torch import Tensor, nn
 
-from edgewise._utils.torch_internals import foreach_copy, foreach_lerp
 from edgewise.app.train.backbone import trunk_names
 from edgewise.app.train.lightning_module import TrainingModule
 from edgewise.app.train.settings import TrainerSettings
@@ -35,14 +34,13 @@ class MovingAverage(WeightAveraging):
 
     @torch.no_grad()
     def add(self, average: list[Tensor], weights: list[Tensor], steps: Tensor) -> None:
-        """Add the new weights to their average over ``steps`` earlier steps, in place.
-
-        All tensors have the same dtype.
-        """
-        if not average[0].is_floating_point():  # Integer counters are copied, not averaged.
-            foreach_copy(average, weights)
-        else:
-            foreach_lerp(average, weights, max(1 / (int(steps) + 1), 1 - self.decay))
+        """Add the new weights to their average over ``steps`` earlier steps, in place."""
+        fraction = max(1 / (int(steps) + 1), 1 - self.decay)
+        for mean, weight in zip(average, weights, strict=True):
+            if mean.is_floating_point():
+                mean.lerp_(weight, fraction)
+            else:  # Integer counters are copied, not averaged.
+                mean.copy_(weight)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the average in place of the weights, until :class:`History` has copied it."""

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor
 
 from edgewise.app.train.baseline import bounded_scores
@@ -49,8 +51,6 @@ def linear_model(penalty: float, classes: int) -> Any:
         penalty: weight of the penalty.
         classes: number of classes for logistic regression; 0 for ridge regression.
     """
-    from sklearn.linear_model import LogisticRegression, Ridge
-
     return LogisticRegression(C=1 / penalty, max_iter=1000) if classes else Ridge(alpha=penalty)
 
 
@@ -80,7 +80,7 @@ def fit_columns(
         classes = column.classes
         x_known, y = _known(x, target[:, index])
         mean, std = (0.0, 1.0) if classes else (y.mean(), y.std() or 1.0)
-        model = make(classes) if not classes or len(np.unique(y)) > 1 else _constant()
+        model = make(classes) if not classes or len(np.unique(y)) > 1 else DummyClassifier()
         validation: dict[str, Any] = {}
         if getattr(model, "early_stopping", False):
             assert val is not None
@@ -97,12 +97,6 @@ def fit_columns(
         return torch.cat([*scaled], dim=1)
 
     return outputs
-
-
-def _constant() -> Any:
-    from sklearn.dummy import DummyClassifier
-
-    return DummyClassifier()
 
 
 def _known(x: Any, y: np.ndarray) -> tuple[Any, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from edgewise._utils.arguments import check_choice, check_share
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
 
 Name = Literal["adam", "adamw"]
@@ -62,16 +62,10 @@ class OptimizerSettings:
                     got=repr(getattr(self, name)),
                     remedy="choose for example 0.001",
                 )
-        check_share(
-            "optimizer.beta2", self.beta2, "choose for example 0.999, or 0.99 for short runs"
-        )
-        if not 0 < self.layer_decay <= 1:
-            raise ArgumentError(
-                "optimizer.layer_decay",
-                expected="a factor above 0 and up to 1",
-                got=repr(self.layer_decay),
-                remedy="choose for example 0.9, or 1 for the same rate in all layers",
-            )
+        remedy = "choose for example 0.999, or 0.99 for short runs"
+        check_range("optimizer.beta2", self.beta2, remedy, least=0, below=1)
+        remedy = "choose for example 0.9, or 1 for the same rate in all layers"
+        check_range("optimizer.layer_decay", self.layer_decay, remedy, above=0, most=1)
         try:
             re.compile(self.decay_only)
         except re.error as error:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from edgewise._utils.errors import ArgumentError
+from edgewise._utils.arguments import check_range
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class WarmupSchedule(Schedule):
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_share("schedule.warmup", self.warmup)
+        check_range("schedule.warmup", self.warmup, "choose for example 0.1", least=0, most=1)
 
     def factor(self, step: int, steps: int) -> float:
         warmup_steps = self.warmup * steps
@@ -80,7 +80,7 @@ class DecaySchedule(WarmupSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_share("schedule.floor", self.floor)
+        check_range("schedule.floor", self.floor, "choose for example 0.1", least=0, most=1)
 
     def after(self, step: int, warmup_steps: float, steps: int) -> float:
         done = min(1.0, (step - warmup_steps) / max(steps - warmup_steps, 1))
@@ -153,16 +153,6 @@ class NoamSchedule(WarmupSchedule):
 
     def after(self, step: int, warmup_steps: float, steps: int) -> float:  # noqa: ARG002 - the schedule does not end
         return math.sqrt(max(math.ceil(warmup_steps), 1) / (step + 1))
-
-
-def _check_share(argument: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ArgumentError(
-            argument,
-            expected="a fraction from 0 to 1",
-            got=repr(value),
-            remedy="choose for example 0.1",
-        )
 
 
 SCHEDULES: dict[str, type[Schedule]] = {

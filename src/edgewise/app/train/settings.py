@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import nn
 
-from edgewise._utils.arguments import check_choice, check_from_zero, check_least
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.app.files.targets import Target
 from edgewise.app.train.backbone import trunk_names
@@ -83,20 +83,19 @@ class TrainerSettings:
         for name, known in choices.items():
             check_choice(f"trainer.{name}", getattr(self, name), get_args(known))
         for name, usual in (("epochs", 100), ("accumulate_grad_batches", 1), ("devices", 1)):
-            check_least(f"trainer.{name}", getattr(self, name), 1, f"choose for example {usual}")
+            check_range(
+                f"trainer.{name}", getattr(self, name), f"choose for example {usual}", least=1
+            )
         self._check_averages()
         for name in ("patience", "freeze_backbone_epochs", "clip_norm"):
-            check_from_zero(f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}")
-        check_from_zero("trainer.save_every", self.save_every, "choose for example 60")
+            check_range(
+                f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}", least=0
+            )
+        check_range("trainer.save_every", self.save_every, "choose for example 60", least=0)
 
     def _check_averages(self) -> None:
-        if not 0 <= self.ema_decay < 1:
-            raise ArgumentError(
-                "trainer.ema_decay",
-                expected="a decay from 0 to below 1",
-                got=repr(self.ema_decay),
-                remedy="choose for example 0.99, or 0 for no moving average",
-            )
+        remedy = "choose for example 0.99, or 0 for no moving average"
+        check_range("trainer.ema_decay", self.ema_decay, remedy, least=0, below=1)
         if self.average_last_epochs < 0 or (self.average_last_epochs and self.ema_decay):
             raise ArgumentError(
                 "trainer.average_last_epochs",

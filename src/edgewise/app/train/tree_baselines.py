@@ -16,9 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.column_baselines import columns_of, fit_columns, linear_model, linear_name
@@ -37,7 +44,6 @@ STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
 QUICK = 3000
 """Maximum number of training graphs with which ``edgewise train`` evaluates baselines. 1,513
 molecules take 11 s, and 45 s with reading and descriptors."""
-MODULES = ("sklearn.ensemble", "sklearn.linear_model", "sklearn.pipeline", "sklearn.preprocessing")
 MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 """Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
 
@@ -65,7 +71,6 @@ class Table(NamedTuple):
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield a linear model and gradient-boosted trees with each setting, and randomised trees."""
-    require("sklearn", extra="train", purpose="trees and linear models")
     features = Features(splits, recipe)
     kinds = {bool(column.classes) for column in features.columns}
     name = linear_name(features.columns)
@@ -180,9 +185,6 @@ def _mixed(value: Tensor) -> Tensor:
 
 
 def _linear(strength: float, classes: int) -> Any:
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, StandardScaler
-
     clip = FunctionTransformer(np.clip, kw_args={"a_min": -10, "a_max": 10})
     return make_pipeline(StandardScaler(), clip, linear_model(strength, classes))
 
@@ -195,8 +197,6 @@ def _trees(loss: str, leaves: int, classes: int) -> Any:
         leaves: maximum number of leaves of a tree.
         classes: number of classes; 0 for numbers.
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
     kind: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     return kind(
         loss="log_loss" if classes else loss,
@@ -211,8 +211,6 @@ def _trees(loss: str, leaves: int, classes: int) -> Any:
 
 def _forest(classes: int) -> Any:
     """Return extremely randomised trees (Geurts et al., 2006)."""
-    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
-
     # Numbers have far larger errors with a random part of the features at each split.
     kind: Any = ExtraTreesClassifier if classes else partial(ExtraTreesRegressor, max_features=1.0)
     return kind(FOREST, random_state=0)

@@ -17,10 +17,7 @@ FORMATS = {"int32_t": "i", "int64_t": "q", "uint64_t": "Q", "double": "d"}
 
 @dataclass(frozen=True)
 class Structure:
-    """C structure: its size in bytes, and ``(offset, format)`` of each field by name.
-
-    The fields of a structure ``bias`` inside this structure have names such as "bias.data".
-    """
+    """C structure: its size in bytes, and ``(offset, format)`` of each field."""
 
     size: int
     fields: dict[str, tuple[int, str]]

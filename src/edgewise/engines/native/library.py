@@ -45,10 +45,7 @@ class NativeError(RuntimeError):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library of C++ kernels, or ``None`` if it cannot be used.
-
-    :data:`MISSING` says why it cannot be used.
-    """
+    """Return the library of C++ kernels, or ``None``; :data:`MISSING` has the reason."""
     loaded, _ = _loaded()
     return loaded
 
@@ -102,10 +99,7 @@ def instruction_set() -> str:
 
 
 def sum_copies(x: Tensor) -> Tensor:
-    """Return the sum of a tensor over dimension 0.
-
-    The result is bitwise the same for any number of threads.
-    """
+    """Sum a tensor over dimension 0, bitwise the same for any number of threads."""
     if x.dtype not in (torch.float32, torch.float64):
         return x.sum(0)
     if not x.shape[0]:
@@ -127,10 +121,7 @@ def sum_copies(x: Tensor) -> Tensor:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield paths at which the library may be.
-
-    These are the path in ``EDGEWISE_NATIVE``, this folder, and the folder of an editable install.
-    """
+    """Yield paths of the library: ``EDGEWISE_NATIVE``, this folder, that of an editable install."""
     if chosen := os.environ.get("EDGEWISE_NATIVE"):
         yield Path(chosen)
         return
@@ -143,10 +134,9 @@ def _candidates() -> Iterator[Path]:
 
 
 def _openmp_team() -> int | None:
-    """Return the address of ``GOMP_parallel`` in the OpenMP runtime that PyTorch has loaded.
+    """Return the address of ``GOMP_parallel`` in PyTorch's OpenMP runtime.
 
-    The kernels run on the threads of this runtime, because those of a second one would compete with
-    them for the cores.
+    The kernels run on its threads, because those of a second runtime would compete with them.
     """
     bundled = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
     for name in (*map(str, bundled), None):

@@ -33,7 +33,7 @@ NO_SECOND_DERIVATIVE = (
     'the context `with edgewise.using_engine("reference"):`.'
 )
 
-Given = Mapping[str, Any]
+Inputs = Mapping[str, Any]
 """Dict from the names of arguments to values; arguments that were not passed are left out."""
 
 Results = dict[str, Tensor]
@@ -46,29 +46,20 @@ Fields = dict[str, float]
 """Dict from the names of the fields of a C structure to values."""
 
 
-def left_out(_job: Job, _name: str, _value: Any) -> None:
-    """Write nothing: the kernel does not read this argument, or other code writes it.
-
-    This is the ``put`` function of such an :class:`Argument`.
-    """
+def put_nothing(_job: Job, _name: str, _value: Any) -> None:
+    """Write nothing: the kernel does not read this argument, or other code writes it."""
 
 
-def as_it_is(job: Job, name: str, value: float) -> None:
+def put_number(job: Job, name: str, value: float) -> None:
     """Write the number ``value`` to the field ``name`` of the C structure ``job``."""
     job.fields[name] = value
 
 
 class Argument(NamedTuple):
-    """Argument of an operator.
-
-    Attributes:
-        name: name of the argument.
-        schema: its type in PyTorch's schema, such as "Tensor?".
-        put: function that writes its value to the fields of a :class:`Job`.
-    """
+    """Argument of an operator, with the function that writes its value to a :class:`Job`."""
 
     name: str
-    schema: str
+    schema: str  # Its type in PyTorch's schema, such as "Tensor?".
     put: Callable[[Job, str, Any], None]
 
 
@@ -80,26 +71,22 @@ class Job:
     """
 
     def __init__(self, structure: str, like: Tensor, fields: Fields) -> None:
-        """Copy ``fields``, the result of :func:`structure_fields`.
-
-        ``like`` is a tensor of the dtype of query, key and value.
-        """
+        """Copy ``fields``; ``like`` is a tensor of the dtype of query, key and value."""
         self.structure = library.structures()[structure]
         self.like = like
-        self.kept: list[Tensor] = []
+        self.references: list[Tensor] = []
         self.fields = {**fields}
 
     def array(self, name: str, x: Tensor) -> None:
         """Write the address of a contiguous copy of ``x`` to the field ``name``."""
         x = x.resolve_neg().contiguous()
-        self.kept.append(x)
+        self.references.append(x)
         self.fields[name] = x.data_ptr()
 
     def nodes(self, name: str, x: Tensor) -> None:
         """Write the address and strides of ``x [B, N, H, D]`` or ``[N, H, D]`` to the C structure.
 
-        The fields are ``<name>.data``, ``<name>.node_stride`` and ``<name>.batch_stride``. If the
-        H·D numbers of a node are not contiguous in memory, ``x`` is copied first.
+        It is copied first if the H·D numbers of a node are not contiguous in memory.
         """
         if x.is_neg():
             x = x.resolve_neg()
@@ -108,7 +95,7 @@ class Job:
         if (stride[-1] != 1 and width != 1) or (stride[-2] != width and shape[-2] != 1):
             x = x.contiguous()
             stride = x.stride()
-        self.kept.append(x)
+        self.references.append(x)
         fields = self.fields
         fields[name + ".data"] = x.data_ptr()
         fields[name + ".node_stride"] = stride[-3]
@@ -116,13 +103,7 @@ class Job:
             fields[name + ".batch_stride"] = stride[0] if shape[0] > 1 else 0
 
     def scratch(self, name: str, *shape: int, zeros: bool = False) -> Tensor:
-        """Allocate a tensor of the accumulation dtype, and write its address to field ``name``.
-
-        Args:
-            name: field of the C structure.
-            shape: shape of the tensor.
-            zeros: whether to fill the tensor with zeros; else, its values are undefined.
-        """
+        """Allocate a tensor of the accumulation dtype, and write its address to field ``name``."""
         make = torch.zeros if zeros else torch.empty
         x = make(shape, dtype=library.ACCUMULATORS[self.like.dtype], device="cpu")
         self.array(name, x)
@@ -134,7 +115,6 @@ class Job:
         Raises:
             IndexError: an index of a table of biases is out of range.
             NativeError: memory is exhausted, or the arguments are inconsistent.
-
         """
         loaded = library.library()
         if loaded is None:
@@ -151,12 +131,8 @@ def structure_fields(
 ) -> Fields:
     """Return the fields of a C structure by name, with all addresses still 0.
 
-    Args:
-        structure: name of the structure.
-        like: tensor of the dtype of query, key and value.
-        sizes: fields with known values; all other numbers are 0.
-        results: for each contiguous result, its number of nodes and the number of elements of a
-            node. From these the strides are computed.
+    ``results`` has the numbers of nodes and of elements per node of each contiguous result, from
+    which its strides are computed.
     """
     dtype = library.DTYPES[like.dtype]
     fields = {**library.structures()[structure].zeros, "dtype": dtype, **sizes}
@@ -170,17 +146,14 @@ MOST_SIZES = 32
 """Maximum number of entries that :func:`cached_choice` keeps for the calls on one graph."""
 
 
-def cached_choice(known: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    """Return ``known[key]``; if it is missing, store the result of ``make()`` there first.
-
-    A full cache, with :data:`MOST_SIZES` entries, is emptied before.
-    """
-    kept = known.get(key)
-    if kept is None:
-        if len(known) >= MOST_SIZES:
-            known.clear()
-        kept = known[key] = make()
-    return kept
+def cached_choice(cache: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
+    """Return ``cache[key]``, first made by ``make()``; a full cache is emptied."""
+    choice = cache.get(key)
+    if choice is None:
+        if len(cache) >= MOST_SIZES:
+            cache.clear()
+        choice = cache[key] = make()
+    return choice
 
 
 LEAST_WORK = 200_000
@@ -195,13 +168,8 @@ def threads_for(work: int) -> int:
 class KernelOperator(ABC):
     """PyTorch operator that C++ or Triton kernels compute; it is differentiable once.
 
-    Attributes:
-        name: the operator is called ``edgewise::name``.
-        arguments: all arguments in order; the first ``differentiable`` of them have gradients.
-        results: names of all results; the first ``with_gradient`` of them are differentiable, the
-            others are only saved for the backward pass.
-        devices: types of devices on which its kernels run.
-
+    The first ``differentiable`` arguments have gradients. The first ``with_gradient`` results are
+    differentiable; the others are only saved for the backward pass.
     """
 
     name: ClassVar[str]
@@ -212,47 +180,38 @@ class KernelOperator(ABC):
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
 
     @abstractmethod
-    def allocate(self, given: Given) -> Results:
-        """Return empty tensors for the results, in the order of ``results``.
-
-        Differentiable results that were not requested are left out. PyTorch's fake kernel calls
-        this method too. ``given`` has the arguments of the operator by name.
-        """
+    def allocate(self, inputs: Inputs) -> Results:
+        """Return empty tensors for the requested results, in order; also for the fake kernel."""
 
     @abstractmethod
-    def forward(self, given: Given, results: Results) -> None:
+    def forward(self, inputs: Inputs, results: Results) -> None:
         """Compute the results and write them to the tensors of :meth:`allocate`."""
 
     @abstractmethod
     def backward(
-        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
+        self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        """Return the gradients of the arguments in ``needed``.
+        """Return the gradients of the arguments in ``needed``, from those of the results.
 
-        Args:
-            given: arguments of the operator, by name.
-            results: results of the forward pass, by name.
-            grads: gradients of the results, by name; ``None`` for a result that was not used.
-            needed: names of the arguments whose gradients are computed.
+        The gradient of a result that was not used is None.
         """
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
-        apart = left_out, as_it_is
-        self.puts = {a.name: a.put for a in self.arguments if a.put not in apart}
-        self.numbers = [a.name for a in self.arguments if a.put is as_it_is]
+        without_put = put_nothing, put_number
+        self.puts = {a.name: a.put for a in self.arguments if a.put not in without_put}
+        self.numbers = [a.name for a in self.arguments if a.put is put_number]
         self.leaves = self.names[: self.differentiable]
         self.outputs = self.results[: self.with_gradient]
-        self.kept = len(self.results) - self.with_gradient
         self.lists = [a.name for a in self.arguments if a.schema == "Tensor[]"]
         schema = ", ".join(f"{argument.schema} {argument.name}" for argument in self.arguments)
-        made = ", ".join(["Tensor"] * len(self.results))
+        result_types = ", ".join(["Tensor"] * len(self.results))
         self.operator = torch.library.custom_op(
             f"edgewise::{self.name}",
             self._run,
             mutates_args=(),
             device_types=self.devices,
-            schema=f"({schema}) -> ({made})",
+            schema=f"({schema}) -> ({result_types})",
         )
         self.operator.register_fake(self._fake)
         saved = [f"Tensor {name}" for name in self.results]
@@ -267,56 +226,51 @@ class KernelOperator(ABC):
         self.gradient.register_fake(self._fake_backward)
         self.operator.register_autograd(self._backward, setup_context=self._save)
 
-    def __call__(self, leaves: dict[str, Tensor], others: Given) -> Results:
+    def __call__(self, leaves: dict[str, Tensor], others: Inputs) -> Results:
         """Return the results by name; call the custom operator only if a mode or tracer needs it.
 
-        Args:
-            leaves: arguments that can have gradients.
-            others: all other arguments. For a list of tensors, an object with an attribute
-                ``tensors`` may be passed.
+        ``leaves`` are the arguments that can have gradients. In place of a list of tensors,
+        ``others`` may have an object with an attribute ``tensors``.
         """
         if is_tracing(leaves.values()):
-            shown = {name: getattr(others[name], "tensors", others[name]) for name in self.lists}
-            results = self.operator(*map({**leaves, **others, **shown}.get, self.names))
+            lists = {name: getattr(others[name], "tensors", others[name]) for name in self.lists}
+            results = self.operator(*map({**leaves, **others, **lists}.get, self.names))
             results = results if isinstance(results, tuple) else (results,)
         elif wants_gradient(leaves.values()):
             results = _apply(self, leaves, others, *leaves.values())
         else:
-            given = {**leaves, **others}
-            made = self.allocate(given)
-            self.forward(given, made)
-            return made
+            inputs = {**leaves, **others}
+            by_name = self.allocate(inputs)
+            self.forward(inputs, by_name)
+            return by_name
         return dict(zip(self.results, results, strict=False))
 
-    def fill(self, job: Job, given: Given) -> None:
-        """Write all arguments of the operator, ``given`` by name, to the C structure ``job``."""
-        for name in self.numbers:  # This loop is faster than calling as_it_is for each number.
-            job.fields[name] = given[name]
+    def fill(self, job: Job, inputs: Inputs) -> None:
+        """Write all arguments of the operator to the C structure ``job``."""
+        for name in self.numbers:  # This loop is faster than calling put_number for each number.
+            job.fields[name] = inputs[name]
         for name, put in self.puts.items():
-            if name in given:
-                put(job, name, given[name])
+            if name in inputs:
+                put(job, name, inputs[name])
 
-    def _given(self, arguments: Iterable[Any]) -> dict[str, Any]:
-        pairs = zip(self.names, arguments, strict=True)
+    def _by_name(self, values: Iterable[Any]) -> dict[str, Any]:
+        pairs = zip(self.names, values, strict=True)
         return {name: value for name, value in pairs if value is not None}
 
-    def _run(self, *arguments: Any) -> Any:
-        given = self._given(arguments)
-        results = self.allocate(given)
-        self.forward(given, results)
-        return self._all(results)
+    def _run(self, *values: Any) -> Any:
+        inputs = self._by_name(values)
+        results = self.allocate(inputs)
+        self.forward(inputs, results)
+        return self._as_output(results)
 
-    def _fake(self, *arguments: Any) -> Any:
-        return self._all(self.allocate(self._given(arguments)))
+    def _fake(self, *values: Any) -> Any:
+        return self._as_output(self.allocate(self._by_name(values)))
 
-    def _all(self, made: Results) -> Any:
-        """Return the results ``made`` as a tuple, or as a tensor if there is only one result.
-
-        Results that were not requested are empty tensors.
-        """
-        first = made[self.results[0]]
-        results = [made[name] if name in made else first.new_empty(0) for name in self.results]
-        return tuple(results) if len(results) > 1 else first
+    def _as_output(self, results: Results) -> Any:
+        """Return a tensor or a tuple; results that were not requested are empty tensors."""
+        first = results[self.results[0]]
+        output = [results.get(name, first.new_empty(0)) for name in self.results]
+        return tuple(output) if len(output) > 1 else first
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
@@ -340,114 +294,98 @@ class KernelOperator(ABC):
             head, saved = saved[:taken], saved[taken:]
             inputs.append(head if length >= 0 else number if head[0] is None else head[0])
         needs = list(ctx.needs_input_grad[: self.differentiable])
-        given = grads[: self.with_gradient]
-        gradient = getattr(torch.ops.edgewise, f"{self.name}_backward")
-        # The list `given` contains only None if the loss depends on no result.
-        asked = [x for x in given if x is not None]
-        made = gradient(needs, *results, *given, *inputs) if asked else [None] * len(needs)
-        wanted = [x if need else None for x, need in zip(made, needs, strict=True)]
+        output_grads = grads[: self.with_gradient]
+        # All of them are None if the loss depends on no result.
+        if any(grad is not None for grad in output_grads):
+            gradient = getattr(torch.ops.edgewise, f"{self.name}_backward")
+            input_grads = gradient(needs, *results, *output_grads, *inputs)
+        else:
+            input_grads = [None] * len(needs)
+        needed = [grad if need else None for grad, need in zip(input_grads, needs, strict=True)]
         # Autograd expects one gradient for each tensor of a list.
         rest = [None if length < 0 else [None] * length for length in ctx.lists]
-        return (*wanted, *rest[self.differentiable :])
+        return (*needed, *rest[self.differentiable :])
 
-    def _run_backward(self, needs: Sequence[bool], *arguments: Any) -> list[Tensor]:
-        results, grads, given = self._parts(arguments)
+    def _run_backward(self, needs: Sequence[bool], *values: Any) -> list[Tensor]:
+        results, grads, inputs = self._split(values)
         needed = [name for name, need in zip(self.leaves, needs, strict=True) if need]
-        made = self.backward(given, results, grads, needed)
-        nothing = results[self.results[0]]
+        input_grads = self.backward(inputs, results, grads, needed)
+        like = results[self.results[0]]
         # The results of an operator must not share memory.
         return [
-            made[name].contiguous() if name in made else nothing.new_empty(0)
+            input_grads[name].contiguous() if name in input_grads else like.new_empty(0)
             for name in self.leaves
         ]
 
-    def _fake_backward(self, needs: Sequence[bool], *arguments: Any) -> list[Tensor]:
-        results, _, given = self._parts(arguments)
-        nothing = results[self.results[0]]
+    def _fake_backward(self, needs: Sequence[bool], *values: Any) -> list[Tensor]:
+        results, _, inputs = self._split(values)
+        like = results[self.results[0]]
         return [
-            torch.empty_like(given[name], memory_format=torch.contiguous_format)
+            torch.empty_like(inputs[name], memory_format=torch.contiguous_format)
             if need
-            else nothing.new_empty(0)
+            else like.new_empty(0)
             for name, need in zip(self.leaves, needs, strict=True)
         ]
 
-    def _parts(self, arguments: tuple[Any, ...]) -> tuple[Results, Grads, dict[str, Any]]:
+    def _split(self, values: tuple[Any, ...]) -> tuple[Results, Grads, dict[str, Any]]:
         middle = len(self.results)
         last = middle + self.with_gradient
-        results = dict(zip(self.results, arguments[:middle], strict=True))
-        grads = dict(zip(self.outputs, arguments[middle:last], strict=True))
-        return results, grads, self._given(arguments[last:])
+        results = dict(zip(self.results, values[:middle], strict=True))
+        grads = dict(zip(self.outputs, values[middle:last], strict=True))
+        return results, grads, self._by_name(values[last:])
 
 
 class AttentionOperator(KernelOperator):
     """Operator that computes attention.
 
-    Its results are:
-
-    - ``out [B, N_dst, H, Dv]``, the attention output.
-    - ``lse [B, N_dst, H]``, the log-sum-exp of the scores; empty without ``with_lse``.
-    - ``stats [B, N_dst, 2, H]`` for the backward pass. Dimension 2 holds the greatest score m, then
-      1 / sum(exp(score - m)).
+    The results are the output ``out [B, N_dst, H, Dv]``, the log-sum-exp ``lse [B, N_dst, H]``
+    (empty without ``with_lse``), and for the backward pass ``stats [B, N_dst, 2, H]``: the greatest
+    score m, and 1 / sum(exp(score - m)).
     """
 
     results = ("out", "lse", "stats")
     with_gradient = 2
 
-    def allocate_rows(self, given: Given, rows: int, heads: int) -> Results:
-        """Return empty tensors for the results, by name.
-
-        Args:
-            given: arguments of the operator, by name.
-            rows: number of targets.
-            heads: number of heads of the query.
-        """
-        value: Tensor = given["value"]
+    def allocate_rows(self, inputs: Inputs, rows: int, heads: int) -> Results:
+        """Return empty tensors for the results, for ``rows`` targets and query heads ``heads``."""
+        value: Tensor = inputs["value"]
         batch, dtype = value.shape[:-3], library.ACCUMULATORS[value.dtype]
         results = {"out": value.new_empty(*batch, rows, heads, value.shape[-1])}
-        if given["with_lse"]:
+        if inputs["with_lse"]:
             results["lse"] = value.new_empty(*batch, rows, heads, dtype=dtype)
         results["stats"] = value.new_empty(*batch, rows, 2, heads, dtype=dtype)
         return results
 
-    def put_gradients(self, job: Job, given: Given, results: Results, grads: Grads) -> None:
-        """Write the results and their gradients to the C structure ``job``, for the backward pass.
-
-        Args:
-            job: C structure with the arguments of the kernel.
-            given: arguments of the operator, by name.
-            results: results of the forward pass, by name.
-            grads: gradients of the results, by name.
-        """
+    def put_gradients(self, job: Job, inputs: Inputs, results: Results, grads: Grads) -> None:
+        """Write the results and their gradients to the C structure ``job``."""
         out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
         job.nodes("grad_out", torch.zeros_like(out) if grad_out is None else grad_out)
         job.nodes("out", out)
         job.array("stats", results["stats"])
-        if grad_lse is not None and given["with_lse"]:
+        if grad_lse is not None and inputs["with_lse"]:
             job.array("grad_lse", grad_lse)
 
 
 class _Eager(torch.autograd.Function):
-    """Autograd function for eager calls, which avoids the overhead of the custom operator.
-
-    It returns only the differentiable results; the other results are saved for the backward pass.
-    """
+    """Autograd function for eager calls, which avoids the overhead of the custom operator."""
 
     @staticmethod
     def forward(
         ctx: Any,
         operator: KernelOperator,
         leaves: dict[str, Tensor],
-        others: Given,
+        others: Inputs,
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
-        given = {**leaves, **others}
-        results = operator.allocate(given)
-        operator.forward(given, results)
+        inputs = {**leaves, **others}
+        results = operator.allocate(inputs)
+        operator.forward(inputs, results)
         ctx.operator, ctx.others = operator, others
         ctx.leaves, ctx.results = tuple(leaves), tuple(results)
         ctx.save_for_backward(*tensors, *results.values())
         ctx.set_materialize_grads(False)
-        return (*results.values(),)[: len(results) - operator.kept]
+        num_saved_only = len(operator.results) - operator.with_gradient
+        return (*results.values(),)[: len(results) - num_saved_only]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -456,19 +394,19 @@ class _Eager(torch.autograd.Function):
         # With create_graph=True, let second derivatives raise an error.
         if torch.is_grad_enabled():
             with torch.no_grad():
-                found = _Eager.backward(ctx, *grads)
+                first = _Eager.backward(ctx, *grads)[3:]
             leaves = ctx.saved_tensors[: len(ctx.leaves)]
-            made = _FirstDerivatives.apply(len(leaves), *found[3:], *grads, *leaves)  # type: ignore[no-untyped-call]
-            return None, None, None, *made
+            first = _FirstDerivatives.apply(len(leaves), *first, *grads, *leaves)  # type: ignore[no-untyped-call]
+            return None, None, None, *first
         operator: KernelOperator = ctx.operator
         saved = ctx.saved_tensors
-        given = {**dict(zip(ctx.leaves, saved, strict=False)), **ctx.others}
+        inputs = {**dict(zip(ctx.leaves, saved, strict=False)), **ctx.others}
         results = dict(zip(ctx.results, saved[len(ctx.leaves) :], strict=True))
         needs = zip(ctx.leaves, ctx.needs_input_grad[3:], strict=True)
         needed = [name for name, need in needs if need]
         outputs = dict(zip(operator.outputs, grads, strict=False))
-        made = operator.backward(given, results, outputs, needed)
-        return None, None, None, *map(made.get, ctx.leaves)
+        input_grads = operator.backward(inputs, results, outputs, needed)
+        return None, None, None, *map(input_grads.get, ctx.leaves)
 
 
 # Calls under a transform of torch.func do not get here; see `is_tracing` and
@@ -477,10 +415,7 @@ _apply: Callable[..., tuple[Tensor, ...]] = single_level_apply(_Eager)
 
 
 class _FirstDerivatives(torch.autograd.Function):
-    """Return gradients unchanged; the backward pass of this function raises an error.
-
-    The error says that the kernels do not support second derivatives.
-    """
+    """Return gradients unchanged; the backward pass raises an error."""
 
     @staticmethod
     def forward(_ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -501,10 +436,9 @@ def wants_gradient(tensors: Iterable[Tensor]) -> bool:
 
 
 def flat(x: Tensor, batch: torch.Size) -> Tensor:
-    """Reshape ``[..., N, H, D]`` to ``[B, N, H, D]``, or to ``[N, H, D]`` without a batch.
+    """Broadcast ``[..., N, H, D]`` to the shape ``batch``, and reshape to ``[B, N, H, D]``.
 
-    The leading dimensions are first broadcast to the shape ``batch``, which has B elements. The
-    function creates few views, because in a small call each view takes as long as the kernel.
+    There are few views here, because in a small call each view takes as long as the kernel.
     """
     if x.shape[:-3] != batch:
         x = x.expand(*batch, *x.shape[-3:])
@@ -512,10 +446,7 @@ def flat(x: Tensor, batch: torch.Size) -> Tensor:
 
 
 def unflat(x: Tensor, batch: torch.Size) -> Tensor:
-    """Reshape a result ``[B, ...]`` to ``[*batch, ...]``; ``batch`` is a shape with B elements.
-
-    This is the inverse of :func:`flat`.
-    """
+    """Reshape a result ``[B, ...]`` to ``[*batch, ...]``, the inverse of :func:`flat`."""
     return x.view(*batch, *x.shape[1:]) if len(batch) > 1 else x
 
 
@@ -529,11 +460,8 @@ def refusals(
 ) -> list[str]:
     """Return the reasons why no kernel can compute a call; an empty list if one can.
 
-    Args:
-        problem: properties of the call and its graph.
-        largest: largest index of a node or an edge that the kernels would use.
-        device: type of device on which the kernels run.
-        missing: reason why no kernel can run at all; empty if they can.
+    ``largest`` is the largest index of a node or an edge that the kernels would use, and
+    ``missing`` the reason why no kernel can run at all.
     """
     reasons = []
     if problem.device.type != device:

@@ -60,12 +60,9 @@ LANES = 8
 
 
 class Rows:
-    """Attention for graphs with arbitrary edges.
+    """Attention for graphs with arbitrary edges, in one pass over the edges of each target.
 
-    For each target, one pass over its edges computes scores, softmax and the weighted sum, without
-    a tensor of shape E×H×D. Each output is written by one thread, so results are bitwise the same
-    for any number of threads. 16-bit inputs are accumulated in float32. Use the engine
-    ``reference`` for second derivatives.
+    Each output is written by one thread, so results are bitwise the same for any number of threads.
     """
 
     name = "rows"
@@ -86,20 +83,17 @@ class Rows:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of times each operation runs, for the time estimate in ``costs.py``.
-
-        Gathered elements cost more if all nodes together do not fit in a fast cache.
-        """
+        """Return the number of times each operation runs; gathers are slow from large nodes."""
         nodes = problem.batch * (problem.num_targets + problem.num_sources)
         edges = problem.batch * problem.num_edges
         heads, elements = edges * problem.heads, problem.width + problem.value_width
         gathered = problem.dtype.itemsize * problem.num_sources * problem.heads * elements
-        place = "element, near"
+        element = "element, near"
         for size, further in FURTHER:
             if gathered >= size:
-                place = further
+                element = further
         amounts: dict[str, float] = {"call": 1, "node": nodes, "edge": edges, "head": heads}
-        amounts[place] = heads * elements
+        amounts[element] = heads * elements
         if problem.operation == "aggregate":
             return "rows sums", amounts
         terms = problem.bias + problem.gain
@@ -112,25 +106,21 @@ class Rows:
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Return the attention output ``[..., N_dst, H, Dv]``."""
-        widened = _widened(call)
-        results = OPERATORS[type(layout)].attend(*_arguments(widened, layout))
-        out = unflat(results["out"], call.batch)
-        return out if widened is call else out.to(call.value.dtype)
+        out = unflat(OPERATORS[type(layout)].attend(*_arguments(call, layout))["out"], call.batch)
+        dtype = call.value.dtype
+        # Tensor.to takes 3 µs even if it changes nothing.
+        return out if out.dtype == dtype else out.to(dtype)
 
     def attend_with_lse(self, call: AttentionCall, layout: RowsLayout) -> tuple[Tensor, Tensor]:
-        """Return the output and the log-sum-exp of the scores ``[..., N_dst, H]``.
-
-        The log-sum-exp of a target without sources is -inf.
-        """
-        results = OPERATORS[type(layout)].attend(*_arguments(_widened(call), layout, with_lse=True))
+        """Return the output, and the log-sum-exp of the scores ``[..., N_dst, H]``."""
+        results = OPERATORS[type(layout)].attend(*_arguments(call, layout, with_lse=True))
         out = unflat(results["out"], call.batch).to(call.value.dtype)
         return out, unflat(results["lse"], call.batch)
 
     def edge_scores(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Return score · gain + bias for each edge, ``[..., E, H]``, in the caller's edge order."""
-        call = _widened(replace(call, edge_value=None))
-        scores = OPERATORS[type(layout)].scores(*_arguments(call, layout))["scores"]
-        return unflat(scores, call.batch)
+        arguments = _arguments(replace(call, edge_value=None), layout)
+        return unflat(OPERATORS[type(layout)].scores(*arguments)["scores"], call.batch)
 
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """Return attention weights ``[..., E, H]``: the softmax over the edges of each target."""
@@ -143,14 +133,7 @@ class Rows:
     def aggregate(
         self, value: Tensor, weight: Tensor | None, reduce: str, layout: RowsLayout
     ) -> Tensor:
-        """Reduce weight · value over the edges of each target to ``[..., N_dst, H, D]``.
-
-        Args:
-            value: vectors of the source nodes, ``[..., N_src, H, D]``.
-            weight: weights of the edges, ``[..., E, H]``; ``None`` for weights of 1.
-            reduce: "sum", "mean", "max" or "min".
-            layout: sorted edges.
-        """
+        """Reduce weight · value over the edges of each target to ``[..., N_dst, H, D]``."""
         batch = value.shape[:-3]
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
@@ -173,34 +156,18 @@ class Rows:
         return out.view(*batch, out.shape[-3], *shape).to(value.dtype)
 
 
-def _widened(call: AttentionCall) -> AttentionCall:
-    """Convert a 16-bit call to float32 if it has an additive score and projected edge features.
-
-    The kernel computes the projected features in the dtype of query, key and value; in 16 bits, it
-    would round them. All other calls are returned unchanged.
-    """
-    expands = isinstance(call.score, Additive) and isinstance(call.edge_key, Projected)
-    if not expands or call.query.dtype.itemsize > 2:
-        return call
-    return replace(call, query=call.query.float(), key=call.key.float(), value=call.value.float())
-
-
 def _arguments(
     call: AttentionCall, layout: RowsLayout, *, with_lse: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the arguments of the operator ``attend`` or ``scores`` as two dicts.
-
-    The first has the tensors that can have gradients, the second all other arguments.
-
-    Args:
-        call: checked arguments of attention.
-        layout: sorted edges.
-        with_lse: whether the operator returns the log-sum-exp of the scores, too.
-    """
+    """Return the arguments that can have gradients, and all other arguments."""
     batch, score = call.batch, call.score
     query, key, value = call.query, call.key, call.value
     if batch:
         query, key, value = flat(query, batch), flat(key, batch), flat(value, batch)
+    # The kernel would round the projected features of an additive score to the dtype of the nodes.
+    projects = isinstance(score, Additive) and isinstance(call.edge_key, Projected)
+    if projects and query.dtype.itemsize == 2:
+        query, key, value = query.float(), key.float(), value.float()
     leaves = {"value": value}
     others: dict[str, Any] = {
         "score": 0,
@@ -240,14 +207,7 @@ def _arguments(
 def _put_vectors(
     leaves: dict[str, Tensor], name: str, vectors: EdgeVector, batch: torch.Size
 ) -> None:
-    """Add the edge keys or edge values to the arguments ``leaves`` of an operator.
-
-    Args:
-        leaves: dict of the arguments that can have gradients, changed in place.
-        name: "edge_key" or "edge_value".
-        vectors: a tensor ``[..., E, H, D]``, or edge features with the weight that projects them.
-        batch: shape of the leading dimensions of the call.
-    """
+    """Add edge keys or values, or their features and weight, to the arguments ``leaves``."""
     if isinstance(vectors, Projected):
         leaves[f"{name}_features"], leaves[f"{name}_weight"] = vectors.features, vectors.weight
     else:

@@ -25,15 +25,15 @@ from edgewise.engines.native.operator import (
     Argument,
     AttentionOperator,
     Fields,
-    Given,
     Grads,
+    Inputs,
     Job,
     KernelOperator,
     Results,
-    as_it_is,
     cached_choice,
-    left_out,
     node_sizes,
+    put_nothing,
+    put_number,
     structure_fields,
     threads_for,
 )
@@ -51,29 +51,20 @@ Each thread writes at least one, so this also limits the number of threads.
 
 
 def put_vectors(job: Job, name: str, x: Tensor) -> None:
-    """Write edge keys or edge values ``x [B or 1, E, H, D]`` to the C structure ``job``.
-
-    ``name`` is "edge_key" or "edge_value".
-    """
+    """Write edge keys or edge values ``x [B or 1, E, H, D]`` to the C structure ``job``."""
     job.array(f"{name}.full", x)
     job.fields[f"{name}.full_batch_stride"] = x[0].numel() if x.shape[0] > 1 else 0
 
 
 def put_features(job: Job, name: str, x: Tensor) -> None:
-    """Write the edge features ``x [E, F]``, which the kernel projects, to the C structure ``job``.
-
-    ``name`` is "edge_key_features" or "edge_value_features".
-    """
+    """Write the edge features ``x [E, F]``, which the kernel projects, to ``job``."""
     vectors = name.removesuffix("_features")
     job.array(f"{vectors}.features", x)
     job.fields[f"{vectors}.count"] = x.shape[-1]
 
 
 def put_weight(job: Job, name: str, x: Tensor) -> None:
-    """Write the weight ``x [H, D, F]`` that projects edge features to the C structure ``job``.
-
-    ``name`` is "edge_key_weight" or "edge_value_weight".
-    """
+    """Write the weight ``x [H, D, F]`` that projects edge features to the C structure ``job``."""
     job.array(f"{name.removesuffix('_weight')}.weight", x.permute(2, 0, 1))
 
 
@@ -92,16 +83,16 @@ ARGUMENTS = (
     Argument("score_weight", "Tensor?", Job.array),
     Argument("bias_index", "Tensor?", put_index),
     Argument("gain_index", "Tensor?", put_index),
-    Argument("by_target", "Tensor[]", left_out),
-    Argument("by_source", "Tensor[]", left_out),
-    Argument("score", "int", as_it_is),
-    Argument("activation", "int", as_it_is),
-    Argument("scale", "float", as_it_is),
-    Argument("slope", "float", as_it_is),
-    Argument("dropout", "float", as_it_is),
-    Argument("seed", "int", as_it_is),
-    Argument("first_edge", "int", as_it_is),
-    Argument("with_lse", "bool", left_out),
+    Argument("by_target", "Tensor[]", put_nothing),
+    Argument("by_source", "Tensor[]", put_nothing),
+    Argument("score", "int", put_number),
+    Argument("activation", "int", put_number),
+    Argument("scale", "float", put_number),
+    Argument("slope", "float", put_number),
+    Argument("dropout", "float", put_number),
+    Argument("seed", "int", put_number),
+    Argument("first_edge", "int", put_number),
+    Argument("with_lse", "bool", put_nothing),
 )
 
 
@@ -112,94 +103,81 @@ class RowsAttend(AttentionOperator):
     arguments = ARGUMENTS
     differentiable = 12
 
-    def allocate(self, given: Given) -> Results:
-        return self.allocate_rows(given, num_rows(given["by_target"]), given["value"].shape[-2])
+    def allocate(self, inputs: Inputs) -> Results:
+        return self.allocate_rows(inputs, num_rows(inputs["by_target"]), inputs["value"].shape[-2])
 
-    def forward(self, given: Given, results: Results) -> None:
-        job, side = _job(self, given)
+    def forward(self, inputs: Inputs, results: Results) -> None:
+        job, side = _job(self, inputs)
         job.fields["out.data"] = results["out"].data_ptr()
         job.fields["stats"] = results["stats"].data_ptr()
         if "lse" in results:
             job.fields["lse"] = results["lse"].data_ptr()
-        _allocate_pieces(job, side.slots, given)
+        if side.slots:
+            _allocate_pieces(job, side.slots, inputs)
         job.run("ew_attend")
 
     def backward(
-        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
+        self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        job, side = _job(self, given)
-        self.put_gradients(job, given, results, grads)
+        job, side = _job(self, inputs)
+        self.put_gradients(job, inputs, results, grads)
         # The pass over targets stores numbers that the pass over sources reads.
         if "key" in needed or "value" in needed:
-            batch, _, heads, _ = node_sizes(given["value"])
-            if one_sided(given):
+            batch, _, heads, _ = node_sizes(inputs["value"])
+            if one_sided(inputs):
                 record = results["stats"].new_empty(batch, side.edges, 2, heads)
                 job.fields["per_edge"] = record.data_ptr()
             else:
                 record = results["stats"].new_empty(batch, side.rows, 3, heads)
                 job.fields["record"] = record.data_ptr()
-        return _gradients(job, side, given, needed)
+        return _gradients(job, side, inputs, needed)
 
 
 class RowsScores(KernelOperator):
-    """Score · gain + bias for each edge, ``[B, E, H]``, in the caller's edge order.
-
-    Of the argument ``value``, only the shape is used.
-    """
+    """Score · gain + bias of each edge, ``[B, E, H]``; only the shape of ``value`` is used."""
 
     name = "rows_scores"
     arguments = ARGUMENTS
     differentiable = 12
     results = ("scores",)
 
-    def allocate(self, given: Given) -> Results:
-        value: Tensor = given["value"]
+    def allocate(self, inputs: Inputs) -> Results:
+        value: Tensor = inputs["value"]
         *batch, _, heads, _ = value.shape
-        edges = num_edges(given["by_target"])
+        edges = num_edges(inputs["by_target"])
         return {"scores": value.new_empty(*batch, edges, heads, dtype=ACCUMULATORS[value.dtype])}
 
-    def forward(self, given: Given, results: Results) -> None:
-        job, _ = _job(self, given)
+    def forward(self, inputs: Inputs, results: Results) -> None:
+        job, _ = _job(self, inputs)
         job.array("scores", results["scores"])
         job.run("ew_edge_scores")
 
     def backward(
         self,
-        given: Given,
+        inputs: Inputs,
         results: Results,  # noqa: ARG002 - the gradients do not depend on the scores
         grads: Grads,
         needed: Sequence[str],
     ) -> dict[str, Tensor]:
         grad = grads["scores"]
         assert grad is not None
-        made = self.gradients(given, grad, [name for name in needed if name != "value"])
+        input_grads = self.gradients(inputs, grad, [name for name in needed if name != "value"])
         if "value" in needed:
-            made["value"] = given["value"].new_zeros(given["value"].shape)
-        return made
+            input_grads["value"] = inputs["value"].new_zeros(inputs["value"].shape)
+        return input_grads
 
-    def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Return the gradients of the arguments in ``needed``.
-
-        Args:
-            given: arguments of the operator, by name.
-            grad: gradient of the scores.
-            needed: names of the arguments.
-        """
-        job, side = _job(self, given)
+    def gradients(self, inputs: Inputs, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
+        """Return the gradients of the arguments in ``needed``, from that of the scores."""
+        job, side = _job(self, inputs)
         job.array("scores", grad)
-        return _gradients(job, side, given, needed)
+        return _gradients(job, side, inputs, needed)
 
 
-def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
-    """Return the C structure with the arguments of an operator, and the edges sorted by target.
-
-    Args:
-        operator: operator that writes its arguments to the structure.
-        given: arguments of the operator, by name.
-    """
-    value: Tensor = given["value"]
-    query: Tensor | None = given.get("query")
-    side = rows_side(given["by_target"], value.shape[-3])
+def _job(operator: KernelOperator, inputs: Inputs) -> tuple[Job, RowsSide]:
+    """Return the C structure with the arguments of an operator, and the edges sorted by target."""
+    value: Tensor = inputs["value"]
+    query: Tensor | None = inputs.get("query")
+    side = rows_side(inputs["by_target"], value.shape[-3])
     alike = value.shape, value.dtype, None if query is None else query.shape
     fields = cached_choice(
         side.call_fields,
@@ -207,18 +185,12 @@ def _job(operator: KernelOperator, given: Given) -> tuple[Job, RowsSide]:
         lambda: _sizes(value, 0 if query is None else query.shape[-1], side),
     )
     job = Job("ew_attend_args", value, fields)
-    operator.fill(job, given)
+    operator.fill(job, inputs)
     return job, side
 
 
 def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
-    """Return the fields of the C structure that depend only on the graph and the shapes.
-
-    Args:
-        value: values, ``[B, N_src, H, Dv]`` or ``[N_src, H, Dv]``.
-        width: width D of a head of the query; 0 without a query.
-        side: edges sorted by target.
-    """
+    """Return the fields of the C structure that depend only on the graph and the shapes."""
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
     sizes: Fields = {
@@ -238,55 +210,41 @@ def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
     return structure_fields("ew_attend_args", value, sizes, results)
 
 
-def _allocate_pieces(job: Job, slots: int, given: Given) -> None:
-    """Allocate memory for the partial results of targets or sources that are cut into pieces.
-
-    Args:
-        job: C structure that gets the address of the memory.
-        slots: number of pieces; with 0, nothing is allocated.
-        given: arguments of the operator, by name.
-    """
-    if not slots:
-        return
-    batch, _, heads, value_width = node_sizes(given["value"])
-    width = given["query"].shape[-1] if "query" in given else 0
+def _allocate_pieces(job: Job, slots: int, inputs: Inputs) -> None:
+    """Allocate the partial results of the ``slots`` pieces into which rows are cut."""
+    batch, _, heads, value_width = node_sizes(inputs["value"])
+    width = inputs["query"].shape[-1] if "query" in inputs else 0
     job.scratch("slots", batch * slots, 2 * heads + heads * (width + value_width))
 
 
-def one_sided(given: Given) -> bool:
-    """Return whether the first backward pass (over targets) stores results for the second pass.
+def one_sided(inputs: Inputs) -> bool:
+    """Return whether the backward pass over targets stores weight and score gradient of each edge.
 
-    The results are the attention weight and the score gradient of each edge and head. If they are
-    not stored, the pass over sources recomputes them; see ``csrc/attend_backward_sources.h``.
+    Otherwise the pass over sources computes them again; see ``csrc/attend_backward_sources.h``.
     """
-    if "edge_value" in given or "edge_value_features" in given:
+    if "edge_value" in inputs or "edge_value_features" in inputs:
         return True
-    return given["score"] == 1 and ("edge_key" in given or "edge_key_features" in given)
+    return inputs["score"] == 1 and ("edge_key" in inputs or "edge_key_features" in inputs)
 
 
-def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
+def _gradients(
+    job: Job, side: RowsSide, inputs: Inputs, needed: Sequence[str]
+) -> dict[str, Tensor]:
     """Return the gradients of the arguments in ``needed``.
 
-    One pass over targets computes most of them. A second pass, over sources, computes the gradients
-    of key and value.
-
-    Args:
-        job: C structure with the arguments of the kernel.
-        side: edges sorted by target.
-        given: arguments of the operator, by name.
-        needed: names of the arguments.
+    A pass over targets computes most of them, and one over sources those of key and value.
     """
-    batch, _, heads, _ = node_sizes(given["value"])
+    batch, _, heads, _ = node_sizes(inputs["value"])
     edges = side.edges
-    made: dict[str, Tensor] = {}
+    input_grads: dict[str, Tensor] = {}
     copies: dict[str, Tensor] = {}  # Partial sums, by batch member or by group of rows.
     parameters: dict[str, str] = {}  # Name of the field with the partial sums, by argument.
     for name in needed:
-        x: Tensor = given[name]
+        x: Tensor = inputs[name]
         if name in ("query", "key", "value"):
-            made[name] = torch.empty_like(x, memory_format=torch.contiguous_format)
-            job.fields[f"grad_{name}.data"] = made[name].data_ptr()
-        elif f"{name}_index" in given:
+            input_grads[name] = torch.empty_like(x, memory_format=torch.contiguous_format)
+            job.fields[f"grad_{name}.data"] = input_grads[name].data_ptr()
+        elif f"{name}_index" in inputs:
             parameters[name] = f"{name}.grad"
         elif name in ("bias", "gain"):
             copies[name] = job.scratch(f"{name}.grad", batch, edges, x.shape[-1])
@@ -301,32 +259,28 @@ def _gradients(job: Job, side: RowsSide, given: Given, needed: Sequence[str]) ->
             parameters[name] = f"{name}_grad" if holder == "score" else f"{holder}.weight_grad"
     # If the number of groups depended on the number of threads, so would the rounding of sums.
     if parameters:
-        numbers = sum(given[name].numel() for name in parameters)
+        numbers = sum(inputs[name].numel() for name in parameters)
         groups = max(1, min(MOST_GROUPS, batch * edges * heads // max(numbers, 1)))
         job.fields["groups"] = groups
         for name, field in parameters.items():
-            shape = given[name].shape
-            kept = (*shape[2:], *shape[:2]) if name in PROJECTIONS else shape
-            copies[name] = job.scratch(field, groups, *kept, zeros=True)
+            shape = inputs[name].shape
+            kernel_shape = (*shape[2:], *shape[:2]) if name in PROJECTIONS else shape
+            copies[name] = job.scratch(field, groups, *kernel_shape, zeros=True)
     slots = side.slots
     if "key" in needed or "value" in needed:
-        by_source = rows_side(given["by_source"], side.rows)
+        by_source = rows_side(inputs["by_source"], side.rows)
         job.fields["by_source"] = by_source.address
         slots = max(slots, by_source.slots)
-    _allocate_pieces(job, slots, given)
+    if slots:
+        _allocate_pieces(job, slots, inputs)
     job.run("ew_attend_grad")
-    return made | {name: summed(name, each, given[name].shape) for name, each in copies.items()}
+    return input_grads | {
+        name: summed(name, sums, inputs[name].shape) for name, sums in copies.items()
+    }
 
 
 def summed(name: str, copies: Tensor, shape: torch.Size) -> Tensor:
-    """Return the gradient of the argument ``name``: the sum of ``copies`` over dimension 0.
-
-    Args:
-        name: name of the argument.
-        copies: partial sums ``[copies, ...]``. If their shape is already ``shape``, they are
-            returned unchanged.
-        shape: shape of the gradient.
-    """
+    """Return the gradient of the argument ``name``, the sum of ``copies`` over dimension 0."""
     if name in PROJECTIONS:
         return sum_copies(copies).permute(1, 2, 0).contiguous()
     return copies if copies.shape == shape else sum_copies(copies).view(shape)

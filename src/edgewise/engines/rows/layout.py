@@ -28,16 +28,8 @@ PIECE = 1024
 def sort_edges(row: Tensor, column: Tensor, rows: int, columns: int) -> tuple[Tensor, ...]:
     """Sort edges by row; return ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``, int32.
 
-    This is the CSR format (see :class:`RowsLayout`). Edges of the same row keep their order.
-
-    Args:
-        row: node by which an edge is sorted (its target or its source), ``[E]``.
-        column: node at the other end of the edge, ``[E]``.
-        rows: number of nodes to which ``row`` refers.
-        columns: number of nodes to which ``column`` refers.
-
-    Raises:
-        ArgumentError: an index is out of range, or there are 2³¹ - 1 or more edges or nodes.
+    This is the CSR format (see :class:`RowsLayout`). Edges of the same row keep their order. Raises
+    ArgumentError if an index is out of range, or for 2³¹ - 1 or more edges or nodes.
     """
     loaded = library.library()
     if loaded is None:
@@ -90,15 +82,7 @@ def _fake_sort(row: Tensor, _column: Tensor, rows: int, _columns: int) -> tuple[
 
 
 class SortedEdges:
-    """Edges sorted by target or by source: base class for the C++ and for the Triton kernels.
-
-    Attributes:
-        tensors: pointer, column and edge, as returned by :func:`sort_edges`.
-        rows: number of nodes at the end by which edges are sorted, for example of targets.
-        columns: number of nodes at the other end.
-        edges: number of edges.
-
-    """
+    """Edges sorted by target or by source, for the C++ or the Triton kernels."""
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
         pointer, column, edge = self.tensors = list(tensors)
@@ -111,22 +95,10 @@ class SortedEdges:
 
 
 class RowsSide(SortedEdges):
-    """Sorted edges for the C++ kernels, as their structure ``ew_side``.
-
-    Attributes:
-        slots: number of pieces of the rows that are cut; each needs memory for a partial result.
-        call_fields: cached fields of the operators' C structures, for each combination of shapes,
-            dtype and number of threads.
-
-    """
+    """Sorted edges for the C++ kernels, as their structure ``ew_side``."""
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
-        """Check the sorted edges and divide them into pieces of work.
-
-        Raises:
-            ArgumentError: the pointer decreases somewhere, or an index is out of range.
-
-        """
+        """Check the sorted edges and divide them into pieces of work."""
         super().__init__(tensors, columns)
         pointer, column, edge = self.tensors
         self.call_fields: dict[Any, Fields] = {}
@@ -174,10 +146,8 @@ Sides = SortedEdges | Sequence[Tensor]
 class RowsLayout:
     """Edges sorted by target, and from the first use on also sorted by source.
 
-    Both are in CSR format, with int32 tensors ``pointer [rows + 1]``, ``column [E]`` and
-    ``edge [E]``. The edges of row i are the entries from ``pointer[i]`` to ``pointer[i + 1] - 1``
-    of the other two tensors: ``column`` is the node at the other end, and ``edge`` the index of the
-    edge in the caller's order.
+    In CSR format, the edges of row i are the entries from ``pointer[i]`` to ``pointer[i + 1] - 1``
+    of ``column [E]``, the node at the other end, and ``edge [E]``, the index in the caller's order.
     """
 
     def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
@@ -187,10 +157,7 @@ class RowsLayout:
         self._by_source: Sides | None = None
 
     def make_side(self, row: Tensor, column: Tensor, rows: int, columns: int) -> Sides:
-        """Return the edges sorted by ``row``; in compiled code, only a list of their tensors.
-
-        The arguments are those of :func:`sort_edges`.
-        """
+        """Return the edges sorted by ``row``; in compiled code, only a list of their tensors."""
         if torch.compiler.is_compiling():
             return tuple(_sort_operator(row, column, rows, columns))
         # The layout keeps these tensors, so they must be valid in calls under other PyTorch modes.
@@ -210,10 +177,7 @@ class RowsLayout:
 
 @while_tracing
 def _sorts_by_source(layout: RowsLayout) -> bool:
-    """Sort the edges by source during tracing and cache them on the layout.
-
-    Returns False if the compiled code itself creates the layout, which has no data yet.
-    """
+    """Sort the edges by source while tracing; False if the compiled code makes the layout."""
     if "_by_source" not in vars(layout):
         return False
     if layout._by_source is None:
@@ -221,41 +185,27 @@ def _sorts_by_source(layout: RowsLayout) -> bool:
     return True
 
 
-_KNOWN = WeakTensorKeyDictionary()
+_SIDES = WeakTensorKeyDictionary()
 
 
-def rows_side(given: Sides, columns: int) -> RowsSide:
-    """Return the sorted edges as a :class:`RowsSide`, for the C++ kernels.
-
-    Args:
-        given: a :class:`RowsSide`, which is returned unchanged, or the list of its tensors. For a
-            list, the result is cached until one of the tensors is replaced or modified.
-        columns: number of nodes at the end by which edges are not sorted.
-    """
-    if isinstance(given, RowsSide):
-        return given
-    assert not isinstance(given, SortedEdges)  # Only Triton's kernels take SortedEdges.
-    return cached_side(_KNOWN, given, columns, lambda: RowsSide(given, columns))
+def rows_side(edges: Sides, columns: int) -> RowsSide:
+    """Return sorted edges for the C++ kernels, cached for a list of tensors."""
+    if isinstance(edges, RowsSide):
+        return edges
+    assert not isinstance(edges, SortedEdges)  # Only Triton's kernels take SortedEdges.
+    return cached_side(_SIDES, edges, columns, lambda: RowsSide(edges, columns))
 
 
 def cached_side(
     cache: WeakTensorKeyDictionary, tensors: Sequence[Tensor], columns: int, make: Callable[[], S]
 ) -> S:
-    """Return the object that was cached for these tensors, or else create it with ``make``.
-
-    Args:
-        cache: dict from the first tensor to the cached object.
-        tensors: pointer, column and edge of sorted edges. If one was modified, the cached object is
-            replaced.
-        columns: number of nodes at the end by which edges are not sorted.
-        make: function that creates the object.
-    """
+    """Return the object cached for these tensors, or ``make()`` if one of them has changed."""
     versions = [(x.data_ptr(), version_of(x)) for x in tensors]
-    known: tuple[object, S] | None = cache.get(tensors[0])
-    if known is None or known[0] != (columns, versions):
+    entry: tuple[object, S] | None = cache.get(tensors[0])
+    if entry is None or entry[0] != (columns, versions):
         with persist_on(tensors[0].device):
-            known = cache[tensors[0]] = (columns, versions), make()
-    return known[1]
+            entry = cache[tensors[0]] = (columns, versions), make()
+    return entry[1]
 
 
 def bad_layout(got: str) -> ArgumentError:
@@ -269,17 +219,11 @@ def bad_layout(got: str) -> ArgumentError:
     )
 
 
-def num_rows(given: Sides) -> int:
-    """Return the number of rows (nodes by which edges are sorted), read from the tensors' shapes.
-
-    Meta tensors, which have no data, work too.
-    """
-    return given.rows if isinstance(given, SortedEdges) else given[0].shape[0] - 1
+def num_rows(edges: Sides) -> int:
+    """Return the number of rows, also of meta tensors."""
+    return edges.rows if isinstance(edges, SortedEdges) else edges[0].shape[0] - 1
 
 
-def num_edges(given: Sides) -> int:
-    """Return the number of edges, read from the tensors' shapes.
-
-    Meta tensors, which have no data, work too.
-    """
-    return given.edges if isinstance(given, SortedEdges) else given[1].shape[0]
+def num_edges(edges: Sides) -> int:
+    """Return the number of edges, also of meta tensors."""
+    return edges.edges if isinstance(edges, SortedEdges) else edges[1].shape[0]

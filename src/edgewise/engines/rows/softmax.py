@@ -10,12 +10,12 @@ from torch import Tensor
 from edgewise.engines.native.operator import (
     Argument,
     Fields,
-    Given,
     Grads,
+    Inputs,
     Job,
     KernelOperator,
     Results,
-    left_out,
+    put_nothing,
     structure_fields,
     threads_for,
 )
@@ -23,46 +23,42 @@ from edgewise.engines.rows.layout import rows_side
 
 
 class RowsSoftmax(KernelOperator):
-    """Softmax of scores over the edges of each target.
-
-    Scores and results have the shape ``[B, E, H]`` and the caller's edge order.
-    """
+    """Softmax of scores ``[B, E, H]`` over the edges of each target, in the caller's edge order."""
 
     name = "rows_softmax"
     arguments = (
-        Argument("scores", "Tensor", left_out),
-        Argument("by_target", "Tensor[]", left_out),
-        Argument("columns", "int", left_out),
+        Argument("scores", "Tensor", put_nothing),
+        Argument("by_target", "Tensor[]", put_nothing),
+        Argument("columns", "int", put_nothing),
     )
     differentiable = 1
     results = ("weights",)
 
-    def allocate(self, given: Given) -> Results:
-        scores: Tensor = given["scores"]
+    def allocate(self, inputs: Inputs) -> Results:
+        scores: Tensor = inputs["scores"]
         return {"weights": scores.new_empty(scores.shape)}
 
-    def forward(self, given: Given, results: Results) -> None:
-        self.run_softmax(given, given["scores"], results["weights"])
+    def forward(self, inputs: Inputs, results: Results) -> None:
+        self.run_softmax(inputs, inputs["scores"], results["weights"])
 
     def backward(
         self,
-        given: Given,
+        inputs: Inputs,
         results: Results,
         grads: Grads,
         needed: Sequence[str],  # noqa: ARG002 - part of the interface
     ) -> dict[str, Tensor]:
         weights = results["weights"]
-        made = weights.new_empty(weights.shape)
-        self.run_softmax(given, weights, made, grads["weights"])
-        return {"scores": made}
+        input_grad = weights.new_empty(weights.shape)
+        self.run_softmax(inputs, weights, input_grad, grads["weights"])
+        return {"scores": input_grad}
 
-    def run_softmax(self, given: Given, scores: Tensor, out: Tensor, grad: Any = None) -> None:
-        """Run the kernel, which writes the softmax of ``scores`` to ``out``.
+    def run_softmax(self, inputs: Inputs, scores: Tensor, out: Tensor, grad: Any = None) -> None:
+        """Write the softmax of ``scores`` to ``out``, or with ``grad`` the gradient of the scores.
 
-        With ``grad``, the backward kernel runs instead. ``scores`` are then the softmax weights,
-        ``grad`` is their gradient, and the gradient of the scores is written to ``out``.
+        In the backward pass, ``scores`` are the softmax weights and ``grad`` is their gradient.
         """
-        side = rows_side(given["by_target"], given["columns"])
+        side = rows_side(inputs["by_target"], inputs["columns"])
         batch, edges, heads = scores.shape
         sizes: Fields = {
             "threads": threads_for(8 * batch * edges * heads),

@@ -24,17 +24,10 @@ from edgewise.engines.tiles.layout import TilesLayout
 class Tiles:
     """Attention if the sources of each target form ranges ("runs") of evenly spaced nodes.
 
-    This engine supports full and causal attention, windows, dilated windows, global tokens and
-    blocks, their unions, intersections and differences, and batches of these graphs. It computes
-    small matrix products over tiles of neighbouring targets and sources, in one pass forward and
-    one backward.
-
-    There is no n×n matrix and no list of edges, so memory grows with the number of runs. A long
-    text is divided among threads in both passes. Each output is written by one thread, so results
-    are bitwise the same for any number of threads. 16-bit inputs are accumulated in float32. The
-    gradients of the scores use the output after it was rounded to 16 bits (grad · out, as in
-    FlashAttention), so in 16 bits they are less exact than those of the engine ``rows``; see the
-    page on engines. Use the engine ``reference`` for second derivatives.
+    There is no n×n matrix and no list of edges. Each output is written by one thread, so results
+    are bitwise the same for any number of threads. The gradients of the scores use the output after
+    it was rounded (grad · out, as in FlashAttention), so in 16 bits they are less exact than those
+    of ``rows``.
     """
 
     name = "tiles"
@@ -65,11 +58,7 @@ class Tiles:
         return reasons
 
     def work(self, problem: Problem) -> Work:
-        """Return the number of times each operation runs, for the time estimate in ``costs.py``.
-
-        Nodes are copied to packed arrays. Products and exponentials are computed for each pair of a
-        target and a source.
-        """
+        """Return the number of times each operation runs, products for each pair of nodes."""
         if problem.device.type in flex.DEVICES:
             return flex.work(problem)
         heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
@@ -99,10 +88,7 @@ class Tiles:
     def attend_with_lse(
         self, call: AttentionCall, layout: TilesLayout | FlexLayout
     ) -> tuple[Tensor, Tensor]:
-        """Return the output and the log-sum-exp of the scores ``[..., N_dst, H]``.
-
-        The log-sum-exp of a target without sources is -inf.
-        """
+        """Return the output, and the log-sum-exp of the scores ``[..., N_dst, H]``."""
         if isinstance(layout, FlexLayout):
             out, lse = flex_attend(call, layout, with_lse=True)
             assert lse is not None
@@ -120,15 +106,7 @@ class Tiles:
 def _arguments(
     call: AttentionCall, layout: TilesLayout, *, with_lse: bool
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the arguments of the operator as two dicts.
-
-    The first has the tensors that can have gradients, the second all other arguments.
-
-    Args:
-        call: checked arguments of attention.
-        layout: the graph as ranges of sources.
-        with_lse: whether the operator returns the log-sum-exp of the scores, too.
-    """
+    """Return the tensors that can have gradients, and all other arguments of the operator."""
     assert isinstance(call.score, Dot)
     batch = call.batch
     query, key, value = call.query, call.key, call.value

@@ -17,14 +17,14 @@ from edgewise.engines.native.operator import (
     Argument,
     AttentionOperator,
     Fields,
-    Given,
     Grads,
+    Inputs,
     Job,
     Results,
-    as_it_is,
     cached_choice,
-    left_out,
     node_sizes,
+    put_nothing,
+    put_number,
     structure_fields,
     threads_for,
 )
@@ -43,13 +43,9 @@ COUNTED = {
 """Dict from tensors of the layout to the fields of ``ew_tiles_args`` that hold their lengths."""
 
 
-def _put_place(job: Job, name: str, place: Tensor) -> None:
-    """Write the address of ``place``, the position of each node, to the C structure ``job``.
-
-    The kernel reads it for a bias that depends on the offset between two positions. ``name`` is the
-    field in the structure ``offsets``.
-    """
-    job.array(f"offsets.{name}", place)
+def _put_place(job: Job, name: str, positions: Tensor) -> None:
+    """Write the position of each node, for a bias by offset, to the structure ``offsets``."""
+    job.array(f"offsets.{name}", positions)
 
 
 class TilesAttend(AttentionOperator):
@@ -64,22 +60,22 @@ class TilesAttend(AttentionOperator):
         Argument("bias_index", "Tensor?", put_index),
         Argument("target_place", "Tensor?", _put_place),
         Argument("source_place", "Tensor?", _put_place),
-        Argument("layout", "Tensor[]", left_out),
-        Argument("pairs", "int", left_out),
-        Argument("scale", "float", as_it_is),
-        Argument("dropout", "float", as_it_is),
-        Argument("seed", "int", as_it_is),
-        Argument("first_edge", "int", as_it_is),
-        Argument("with_lse", "bool", left_out),
+        Argument("layout", "Tensor[]", put_nothing),
+        Argument("pairs", "int", put_nothing),
+        Argument("scale", "float", put_number),
+        Argument("dropout", "float", put_number),
+        Argument("seed", "int", put_number),
+        Argument("first_edge", "int", put_number),
+        Argument("with_lse", "bool", put_nothing),
     )
     differentiable = 4
 
-    def allocate(self, given: Given) -> Results:
-        rows, heads, _ = given["query"].shape[-3:]
-        return self.allocate_rows(given, rows, heads)
+    def allocate(self, inputs: Inputs) -> Results:
+        rows, heads, _ = inputs["query"].shape[-3:]
+        return self.allocate_rows(inputs, rows, heads)
 
-    def forward(self, given: Given, results: Results) -> None:
-        job = self._job(given)
+    def forward(self, inputs: Inputs, results: Results) -> None:
+        job = self._job(inputs)
         job.fields["out.data"] = results["out"].data_ptr()
         job.fields["stats"] = results["stats"].data_ptr()
         if "lse" in results:
@@ -87,51 +83,45 @@ class TilesAttend(AttentionOperator):
         job.run("ew_tiles")
 
     def backward(
-        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
+        self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        job = self._job(given)
-        self.put_gradients(job, given, results, grads)
-        made = _gradients(job, given, [name for name in needed if name != "bias"])
-        of_bias = _bias_gradient(job, given) if "bias" in needed else None
+        job = self._job(inputs)
+        self.put_gradients(job, inputs, results, grads)
+        input_grads = _gradients(job, inputs, [name for name in needed if name != "bias"])
+        of_bias = _bias_gradient(job, inputs) if "bias" in needed else None
         members, heads, slots = (job.fields[name] for name in ("batch", "key_heads", "slots"))
         if slots:
-            width = given["value"].shape[-1] + given["query"].shape[-1]
+            width = inputs["value"].shape[-1] + inputs["query"].shape[-1]
             job.scratch("summed", int(members * heads * slots), TilesLayout.TILE, width)
         job.run("ew_tiles_grad")
         if of_bias is not None:
-            made["bias"] = _summed(of_bias, given["bias"])
-        return made
+            input_grads["bias"] = _summed(of_bias, inputs["bias"])
+        return input_grads
 
-    def _job(self, given: Given) -> Job:
-        query: Tensor = given["query"]
-        value: Tensor = given["value"]
-        layout = given["layout"]
+    def _job(self, inputs: Inputs) -> Job:
+        query: Tensor = inputs["query"]
+        value: Tensor = inputs["value"]
+        layout = inputs["layout"]
         # PyTorch's dispatcher passes the layout as a list of tensors.
         if not isinstance(layout, TilesLayout):
-            layout = TilesLayout(given["pairs"], *layout)
+            layout = TilesLayout(inputs["pairs"], *layout)
         fields = cached_choice(
             layout.call_fields,
             (query.shape, value.shape, query.dtype, torch.get_num_threads()),
             lambda: _sizes(query, value, layout),
         )
         job = Job("ew_tiles_args", query, fields)
-        self.fill(job, given)
+        self.fill(job, inputs)
         # Pass the bias of each offset, [heads, offsets].
-        if "target_place" in given:
-            by_offset = given["bias"][0].index_select(0, given["bias_index"])
+        if "target_place" in inputs:
+            by_offset = inputs["bias"][0].index_select(0, inputs["bias_index"])
             job.array("offsets.value", by_offset.T.expand(query.shape[-2], -1))
             job.fields["offsets.count"] = len(by_offset)
         return job
 
 
 def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
-    """Return the fields of the C structure that depend only on the graph and the shapes.
-
-    Args:
-        query: ``[B, N_dst, H, D]`` or ``[N_dst, H, D]``.
-        value: ``[B, N_src, H, Dv]`` or ``[N_src, H, Dv]``, possibly with fewer heads.
-        layout: the graph as ranges of sources.
-    """
+    """Return the fields of the C structure that depend only on the graph and the shapes."""
     batch, rows, heads, width = node_sizes(query)
     columns, key_heads, value_width = value.shape[-3:]
     queries, outputs = heads * width, heads * value_width
@@ -163,52 +153,42 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
     return structure_fields("ew_tiles_args", query, sizes, results)
 
 
-def _gradients(job: Job, given: Given, needed: Sequence[str]) -> dict[str, Tensor]:
+def _gradients(job: Job, inputs: Inputs, needed: Sequence[str]) -> dict[str, Tensor]:
     """Allocate the gradients of the arguments in ``needed``, and write their addresses to ``job``.
 
     If query, key and value are slices of one tensor ``[..., N, 3, H, D]``, then so are their
-    gradients. The gradient of the whole tensor is then not copied; see
-    ``edgewise.layers.projections``.
-
-    Args:
-        job: C structure with the arguments of the kernel.
-        given: arguments of the operator, by name.
-        needed: names of those of query, key and value that need a gradient.
+    gradients, and that of the whole tensor is not copied; see ``edgewise.layers.projections``.
     """
     if not needed:
         return {}
-    first: Tensor = given[needed[0]]
+    first: Tensor = inputs[needed[0]]
     *batch, nodes, heads, width = first.shape
     if first.stride(-3) == len(needed) * heads * width > heads * width:
-        alike = {given[name].shape for name in needed} == {first.shape}
+        alike = {inputs[name].shape for name in needed} == {first.shape}
         if alike and not torch.compiler.is_compiling():
             joint = first.new_empty(*batch, nodes, len(needed), heads, width)
-            made = dict(zip(needed, joint.unbind(-3), strict=True))
-            for name, grad in made.items():
+            input_grads = dict(zip(needed, joint.unbind(-3), strict=True))
+            for name, grad in input_grads.items():
                 job.nodes(f"grad_{name}", grad)
-            return made
-    made = {name: torch.empty_like(given[name], memory_format=DENSE) for name in needed}
-    for name, grad in made.items():
+            return input_grads
+    input_grads = {name: torch.empty_like(inputs[name], memory_format=DENSE) for name in needed}
+    for name, grad in input_grads.items():
         job.fields[f"grad_{name}.data"] = grad.data_ptr()
-    return made
+    return input_grads
 
 
-def _bias_gradient(job: Job, given: Given) -> Tensor:
+def _bias_gradient(job: Job, inputs: Inputs) -> Tensor:
     """Allocate the gradient of the bias as partial sums ``[copies, rows, H]``, filled with zeros.
 
-    There is one copy for each example. If the bias is a table, its rows are classes, and each chunk
-    of work adds to a separate copy; otherwise its rows are edges.
+    Each example has a copy; for a table, each chunk of work has one.
     """
-    batch, _, heads, _ = node_sizes(given["query"])
-    copies = int(job.fields["chunks"]) if "bias_index" in given else 1
-    return job.scratch("bias.grad", batch * copies, given["bias"].shape[1], heads, zeros=True)
+    batch, _, heads, _ = node_sizes(inputs["query"])
+    copies = int(job.fields["chunks"]) if "bias_index" in inputs else 1
+    return job.scratch("bias.grad", batch * copies, inputs["bias"].shape[1], heads, zeros=True)
 
 
 def _summed(copies: Tensor, bias: Tensor) -> Tensor:
-    """Return the gradient of ``bias [B or 1, rows, H or 1]``, the sum of ``copies``.
-
-    A row is an edge, or a class of a table.
-    """
+    """Return the gradient of ``bias [B or 1, rows, H or 1]``, the sum of ``copies``."""
     if bias.shape[0] == 1:
         copies = sum_copies(copies)[None]
     return copies.sum(-1, keepdim=True) if bias.shape[-1] < copies.shape[-1] else copies

@@ -46,10 +46,7 @@ MOST_VARIANTS = 256
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """Return the reasons why FlexAttention cannot compute a call; an empty list if it can.
-
-    ``largest`` is the largest index of a node or an edge that the kernels would use.
-    """
+    """Return the reasons why FlexAttention cannot compute a call; an empty list if it can."""
     kind = problem.device.type
     reasons = refusals(problem, largest, device=kind, missing=MISSING if kind == "cuda" else "")
     if problem.dropout:
@@ -67,10 +64,7 @@ def refuses(problem: Problem, largest: int) -> list[str]:
 
 
 def work(problem: Problem) -> Work:
-    """Return the number of times each operation runs, for the time estimate in ``costs.py``.
-
-    All pairs of a block are computed, even if few of them are edges.
-    """
+    """Return the number of times each operation runs; all pairs of a block are computed."""
     heads, elements = problem.batch * problem.heads, problem.width + problem.value_width
     nodes = heads * (problem.num_targets + problem.num_sources)
     by_length = problem.packed and not problem.lse and varlen.serves(problem)
@@ -86,22 +80,7 @@ def work(problem: Problem) -> Work:
 
 @dataclass(frozen=True, eq=False)
 class FlexLayout:
-    """Graph as FlexAttention reads it, with a block mask.
-
-    Nodes are reordered, so that the sources of a target are consecutive. The new index of a node is
-    its place.
-
-    Attributes:
-        row: target at each place; ``None`` if targets keep their order.
-        place: place of each target, the inverse of ``row``.
-        column: source at each place; ``None`` if sources keep their order.
-        mask: FlexAttention's block mask: lists of the blocks with edges, sorted by target and by
-            source, and a function that tests a pair.
-        spanned: number of pairs in these blocks.
-        sequences: the graph as packed sequences, or ``None`` if it does not have this form.
-        brought: always 0, because ``spanned`` includes all costs; see :class:`TilesLayout`.
-
-    """
+    """Graph as FlexAttention reads it, with nodes reordered so that sources are consecutive."""
 
     row: Tensor | None
     place: Tensor | None
@@ -112,33 +91,20 @@ class FlexLayout:
     brought: int = 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> FlexLayout:
-        """Return the layout for the renumbered graph.
-
-        Args:
-            target_perm: new number of each target.
-            source_perm: new number of each source.
-        """
+        """Return the layout for the graph in which targets and sources have these new numbers."""
         row = target_perm if self.row is None else target_perm[self.row]
         column = source_perm if self.column is None else source_perm[self.column]
         return replace(self, row=row, place=row.argsort(), column=column, sequences=None)
 
     @classmethod
     def of(cls, runs: TileRuns, rows: int, columns: int, sequences: Sequences | None) -> FlexLayout:
-        """Return the layout of a graph.
-
-        Args:
-            runs: for each target, the ranges of sources to which it attends.
-            rows: number of targets.
-            columns: number of sources.
-            sequences: the graph as packed sequences, or ``None`` if it does not have this form.
-        """
         from torch.nn.attention.flex_attention import BlockMask
 
         runs, count = _by_row(runs, rows)
-        block, source_block, whole = _blocks(runs, count, columns)
+        block, source_block, full = _blocks(runs, count, columns)
         down, across = -(-rows // BLOCK), -(-columns // BLOCK)
-        by_target = _listed(block, source_block, whole, (down, across))
-        by_source = _listed(source_block, block, whole, (across, down))
+        by_target = _listed(block, source_block, full, (down, across))
+        by_source = _listed(source_block, block, full, (across, down))
         mask = BlockMask(
             (rows, columns),
             *by_target,
@@ -147,22 +113,19 @@ class FlexLayout:
             mask_mod=_reads(runs, count),
         )
         row, column = (None if x is None else x.long() for x in (runs.row, runs.column))
-        place = None if row is None else row.argsort()
-        return cls(row, place, column, mask, BLOCK * BLOCK * block.numel(), sequences)
+        position = None if row is None else row.argsort()
+        return cls(row, position, column, mask, BLOCK * BLOCK * block.numel(), sequences)
 
 
 def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
-    """Return the non-empty runs sorted by target and start, and the number of runs per target.
-
-    A run is a range of sources to which a target attends; ``rows`` is the number of targets.
-    """
+    """Return the non-empty runs sorted by target and start, and the number of runs per target."""
     device = runs.start.device
     if runs.pointer is None:
         row = torch.arange(rows, device=device)
     else:
         row = segment_index(runs.pointer.diff(), runs.start.numel())
-    kept = runs.start < runs.stop
-    row, start, stop = row[kept], runs.start[kept], runs.stop[kept]
+    nonempty = runs.start < runs.stop
+    row, start, stop = row[nonempty], runs.start[nonempty], runs.stop[nonempty]
     order = (row * (stop.max() + 1 if stop.numel() else 1) + start).argsort()
     count = torch.zeros(rows, dtype=torch.long, device=device)
     count.index_add_(0, row, torch.ones_like(row))
@@ -170,20 +133,10 @@ def _by_row(runs: TileRuns, rows: int) -> tuple[TileRuns, Tensor]:
 
 
 def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the blocks of 128 × 128 pairs that contain edges.
+    """Return row and column of each 128 × 128 block with edges, and whether it is full.
 
-    All blocks are numbered row by row. The blocks that a run touches are an interval of these
-    numbers; overlapping intervals are joined.
-
-    Args:
-        runs: non-empty ranges of sources, sorted by target.
-        count: number of runs of each target.
-        columns: number of sources.
-
-    Returns:
-        Three tensors with one entry per block that contains edges, sorted by the first two: its row
-            and
-        its column in the grid of all blocks, and whether all of its pairs are edges.
+    Blocks are numbered row by row. Those that a run touches are an interval of these numbers, and
+    overlapping intervals are joined. ``count`` is the number of runs of each target.
     """
     row = segment_index(count, runs.start.numel())
     across = -(-columns // BLOCK)
@@ -204,52 +157,38 @@ def _blocks(runs: TileRuns, count: Tensor, columns: int) -> tuple[Tensor, Tensor
     begins = starts(end - begin)[of] + first - begin[of]
     ends = begins + last - first + (runs.stop % BLOCK == 0)
     through = block.new_zeros(block.numel() + 1)
-    one = torch.ones_like(begins)
-    through.index_add_(0, begins, one).index_add_(0, ends, -one)
+    ones = torch.ones_like(begins)
+    through.index_add_(0, begins, ones).index_add_(0, ends, -ones)
     covered = BLOCK * through.cumsum(0)
     covered.index_add_(0, ends, runs.stop % BLOCK).index_add_(0, begins, -(runs.start % BLOCK))
     return block // across, block % across, covered[:-1] == BLOCK * BLOCK
 
 
 def _listed(
-    of: Tensor, other: Tensor, whole: Tensor, grid: tuple[int, int]
+    row: Tensor, column: Tensor, full: Tensor, grid: tuple[int, int]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Convert pairs ``(of, other)`` to the lists that FlexAttention reads.
+    """Convert blocks ``(row, column)`` of a grid to the lists that FlexAttention reads.
 
-    Both lists have the same width, because the kernels of PyTorch 2.11 read the list of whole
-    blocks with the strides of the other list.
-
-    Args:
-        of: row (or column) in the grid of blocks, of each block that contains edges.
-        other: column (or row) of this block.
-        whole: whether all pairs of this block are edges.
-        grid: numbers of rows and columns (or of columns and rows) of the grid.
-
-    Returns:
-        Number of blocks in each row that are not whole, ``[1, 1, rows]``, and their columns, padded
-        with 0, ``[1, 1, rows, maximum number]``; then both for the whole blocks.
+    These are the numbers and columns of partly covered blocks in each row, and both for full
+    blocks. All lists have the same width, because the kernels of PyTorch 2.11 read one with the
+    strides of the other.
     """
     size, most = grid
-    group = whole * size + of
-    order = (group * most + other).argsort()
+    group = full * size + row
+    order = (group * most + column).argsort()
     group = group[order]
-    count = torch.zeros(2 * size, dtype=torch.long, device=of.device)
+    count = torch.zeros(2 * size, dtype=torch.long, device=row.device)
     count.index_add_(0, group, torch.ones_like(group))
-    rank = torch.arange(group.numel(), device=of.device) - starts(count)[group]
+    rank = torch.arange(group.numel(), device=row.device) - starts(count)[group]
     widest = max(int(count.max()), 1)
-    listed = torch.zeros(2 * size, widest, dtype=torch.int32, device=of.device)
-    listed[group, rank] = other[order].int()
+    listed = torch.zeros(2 * size, widest, dtype=torch.int32, device=row.device)
+    listed[group, rank] = column[order].int()
     counts, lists = count.int().view(2, 1, 1, size), listed.view(2, 1, 1, size, widest)
     return counts[0], lists[0], counts[1], lists[1]
 
 
 def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
-    """Return FlexAttention's mask function, which tells whether a target attends to a source.
-
-    Args:
-        runs: non-empty ranges of sources, sorted by target.
-        count: number of runs of each target.
-    """
+    """Return FlexAttention's mask function, for ``count`` runs of each target."""
     # The pointer of the last row may be past the end if the row has no runs, so add one entry.
     nothing = runs.start.new_zeros(1)
     start, stop = (torch.cat([x, nothing]).int() for x in (runs.start, runs.stop))
@@ -269,8 +208,11 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
         low, high = first, end
         for _ in range(steps):
             middle = (low + high) >> 1
-            before = start[middle] <= column
-            low, high = torch.where(before, middle, low), torch.where(before, high, middle)
+            starts_before = start[middle] <= column
+            low, high = (
+                torch.where(starts_before, middle, low),
+                torch.where(starts_before, high, middle),
+            )
         return (first < end) & (start[low] <= column) & (column < stop[low])
 
     return in_runs
@@ -279,10 +221,7 @@ def _reads(runs: TileRuns, count: Tensor) -> Callable[..., Tensor]:
 def flex_attend(
     call: AttentionCall, layout: FlexLayout, *, with_lse: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the output ``[..., N_dst, H, Dv]`` and the log-sum-exp ``[..., N_dst, H]``.
-
-    The log-sum-exp is None without ``with_lse``.
-    """
+    """Return the output ``[..., N_dst, H, Dv]``, and the log-sum-exp if ``with_lse``."""
     assert isinstance(call.score, Dot)
     batch, scale = call.batch, call.score.scale_for(call.query.shape[-1])
     query, key, value = (flat(x, batch) for x in (call.query, call.key, call.value))
@@ -290,8 +229,8 @@ def flex_attend(
         key, value = for_each_query(query, key), for_each_query(query, value)
         return unflat(varlen.attend(query, key, value, layout.sequences, scale), batch), None
     nodes = _at(query, layout.row), _at(key, layout.column), _at(value, layout.column)
-    given = [_heads_first(x.resolve_neg()) for x in nodes]
-    out, lse = _flex()(given, layout.mask, scale, with_lse=with_lse)
+    heads_first = [_heads_first(x.resolve_neg()) for x in nodes]
+    out, lse = _flex()(heads_first, layout.mask, scale, with_lse=with_lse)
     # The backward kernels do not support gradients whose negative bit is set (Tensor.is_neg).
     for x in (out, lse):
         if x is not None and x.requires_grad and not torch.compiler.is_compiling():
@@ -342,19 +281,13 @@ def _attention(
 
 
 def _flex() -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """Return the attention function; it is compiled, unless the caller's code is being compiled.
-
-    On CPU tensors (``EDGEWISE_FLEX=1``), it is not compiled either.
-    """
+    """Return the attention function, on a GPU compiled unless the caller's code is."""
     return _attention if torch.compiler.is_compiling() or "cpu" in DEVICES else _compiled()
 
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """Return the compiled attention function.
-
-    ``fullgraph`` is set because without fusion FlexAttention would write a matrix of all pairs.
-    """
+    """Return the compiled function; without ``fullgraph``, it might write a matrix of all pairs."""
     compiled = torch.compile(_attention, fullgraph=True)
     limits = torch._dynamo.config.patch(recompile_limit=MOST_VARIANTS)
     return cast("Callable[..., tuple[Tensor, Tensor | None]]", limits(compiled))

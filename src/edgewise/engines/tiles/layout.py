@@ -22,59 +22,33 @@ class TileRuns(NamedTuple):
     """Graph as R ranges of consecutive sources ("runs"), computed by ``schedule.py``.
 
     Nodes are reordered, so that each range is consecutive. A *row* is the new index of a target,
-    and a *column* the new index of a source.
-
-    Attributes:
-        start, stop: ``[R]``, int64: a run has the columns from ``start`` to ``stop - 1``; it is
-            empty if ``start >= stop``.
-        edge: ``[R]``, int64, index of the first edge of each run.
-        block: ``[blocks + 1]``, int32: rows are divided into blocks of at most
-            ``TilesLayout.BLOCK`` rows; first row of each block, then the number of rows.
-        tile: ``[tiles + 1]``, int32: columns are divided into tiles of at most
-            ``TilesLayout.TILE`` columns; first column of each tile, then the number of columns.
-        unit: ``[units + 1, 3]``, int32, first block, first tile and first column of each unit. A
-            unit is a range of targets and the range of sources that only they attend to, such as
-            one graph of a packed batch.
-        pairs: number of edges.
-        row, column: int32, target of each row and source of each column; ``None`` if the nodes keep
-            their order.
-        pointer: ``[rows + 1]``, int64, first run of each row; ``None`` if each row has one run.
-        step: ``[R]``, int64, difference of the edge indices of neighbouring sources in a run;
-            ``None`` if this is always 1.
-
+    and a *column* the new index of a source. ``None`` means that nodes keep their order, each row
+    has one run, or all steps are 1.
     """
 
+    # Of each run, [R]: columns from `start` to `stop - 1` (none if start >= stop), and first edge.
     start: Tensor
     stop: Tensor
     edge: Tensor
+    # First row of each block of at most BLOCK rows, first column of each tile of at most TILE
+    # columns, then the number of all.
     block: Tensor
     tile: Tensor
+    # [units + 1, 3]: first block, first tile and first column of each unit. A unit is a range of
+    # targets and the range of sources that only they attend to, such as one graph of a batch.
     unit: Tensor
-    pairs: int
-    row: Tensor | None = None
-    column: Tensor | None = None
-    pointer: Tensor | None = None
-    step: Tensor | None = None
+    pairs: int  # Number of edges.
+    row: Tensor | None = None  # Target of each row.
+    column: Tensor | None = None  # Source of each column.
+    pointer: Tensor | None = None  # [rows + 1], first run of each row.
+    step: Tensor | None = None  # [R], difference of the edge indices of neighbours in a run.
 
 
 @dataclass(frozen=True, eq=False)
 class TilesLayout:
     """Graph as the C++ kernels read it: for each block of targets, pieces of ranges of sources.
 
-    The comments on ``ew_tiles_args`` in ``abi.h`` describe the tensors in detail.
-
-    Attributes:
-        pairs: number of edges, which determines the number of threads.
-        row, column, block: as in :class:`TileRuns`; row and column are empty if the nodes keep
-            their order.
-        block_piece: ``[blocks + 1]``, index of the first piece of each block.
-        piece, reach: ranges of sources, and the part of each range that each row attends to.
-        tile, chunk, visit, use, merge: order of the work in the backward pass.
-        spanned: number of pairs of target and source that are computed, with or without an edge.
-        brought: number of sources that are loaded, summed over the blocks of targets.
-        call_fields: cached fields of the operator's C structure, for each combination of shapes
-            and dtype.
-
+    The comments on ``ew_tiles_args`` in ``abi.h`` describe the tensors.
     """
 
     BLOCK: ClassVar[int] = 64
@@ -92,8 +66,8 @@ class TilesLayout:
     visit: Tensor
     use: Tensor
     merge: Tensor
-    spanned: int = 0
-    brought: int = 0
+    spanned: int = 0  # Number of computed pairs of target and source.
+    brought: int = 0  # Number of loaded sources, summed over the blocks of targets.
     call_fields: dict[Any, Fields] = field(default_factory=dict, repr=False)
 
     @property
@@ -107,13 +81,8 @@ class TilesLayout:
         return int(self.merge[-1, 2]) if len(self.merge) else 0
 
     def permuted(self, target_perm: Tensor, source_perm: Tensor) -> TilesLayout:
-        """Return the layout for the renumbered graph.
-
-        Args:
-            target_perm: new number of each target.
-            source_perm: new number of each source.
-        """
-        row, column = _at(target_perm, self.row), _at(source_perm, self.column)
+        """Return the layout for the graph in which targets and sources have these new numbers."""
+        row, column = _permuted(target_perm, self.row), _permuted(source_perm, self.column)
         return replace(self, row=row, column=column, call_fields={})
 
     @classmethod
@@ -128,13 +97,15 @@ class TilesLayout:
         step = None if runs.step is None else runs.step.data_ptr()
         (block_piece,) = _numbers((blocks + 1,))
         first = block_piece.data_ptr()
-        given = rows, columns, blocks, runs.block.data_ptr(), pointer, *ends, step, first
+        piece_arguments = rows, columns, blocks, runs.block.data_ptr(), pointer, *ends, step, first
         counts = (c_int64 * 4)()
-        status = loaded.ew_tiles_pieces(*given, None, None, counts)
+        status = loaded.ew_tiles_pieces(*piece_arguments, None, None, counts)
         pieces, reaches, spanned, brought = counts
         piece, reach = _numbers((pieces, 8), (reaches, 3))
         pieces_at = piece.data_ptr()
-        status = status or loaded.ew_tiles_pieces(*given, pieces_at, reach.data_ptr(), counts)
+        status = status or loaded.ew_tiles_pieces(
+            *piece_arguments, pieces_at, reach.data_ptr(), counts
+        )
         if status:
             raise library.NativeError(library.STATUS[status])
 
@@ -143,8 +114,8 @@ class TilesLayout:
         status = loaded.ew_tiles_visits(*units, 0, None, None, None, None, counts)
         together, chunks, visits, uses, merges, _ = counts
         chunk, visit, use, merge = _numbers((chunks, 4), (visits, 4), (uses,), (merges, 3))
-        made = chunk.data_ptr(), visit.data_ptr(), use.data_ptr(), merge.data_ptr()
-        status = status or loaded.ew_tiles_visits(*units, together, *made, counts)
+        visit_arrays = chunk.data_ptr(), visit.data_ptr(), use.data_ptr(), merge.data_ptr()
+        status = status or loaded.ew_tiles_visits(*units, together, *visit_arrays, counts)
         if status:
             raise library.NativeError(library.STATUS[status])
         # Empty tensors mean that the nodes keep their order, because an operator's list of tensors
@@ -152,20 +123,17 @@ class TilesLayout:
         empty = runs.block[:0]
         row = empty if runs.row is None else runs.row
         column = empty if runs.column is None else runs.column
-        parts = row, column, runs.block, block_piece, piece, reach, runs.tile
-        return cls(runs.pairs, *parts, chunk, visit, use, merge, spanned, brought)
+        tensors = row, column, runs.block, block_piece, piece, reach, runs.tile
+        return cls(runs.pairs, *tensors, chunk, visit, use, merge, spanned, brought)
 
 
-def _at(node: Tensor, place: Tensor) -> Tensor:
-    return (node[place] if place.numel() else node).int()
+def _permuted(permutation: Tensor, nodes: Tensor) -> Tensor:
+    return (permutation[nodes] if nodes.numel() else permutation).int()
 
 
 def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
-    """Return empty int32 tensors of these shapes.
-
-    They are made by NumPy, because ``torch.jit.trace`` would record ``torch.empty``.
-    """
-    made = []
+    """Return empty int32 tensors; ``torch.jit.trace`` would record ``torch.empty``."""
+    arrays = []
     for shape in shapes:  # A loop is faster than a comprehension up to Python 3.11.
-        made.append(torch.from_numpy(np.empty(shape, np.int32)))
-    return made
+        arrays.append(torch.from_numpy(np.empty(shape, np.int32)))
+    return arrays

@@ -30,29 +30,17 @@ LONG = 4
 
 
 class PartRuns(NamedTuple):
-    """The R non-empty runs of one part of a graph (see ``Graph.parts``).
+    """The R non-empty runs ``range(start, stop, step)`` of one part of a graph."""
 
-    Attributes:
-        row: ``[R]``, target of each run.
-        start, stop: ``[R]``, each run has the sources ``range(start, stop, step)``.
-        edge: ``[R]``, index of the first edge of each run.
-        step: distance between neighbouring sources of a run.
-    """
-
-    row: Tensor
+    row: Tensor  # [R], target of each run.
     start: Tensor
     stop: Tensor
-    edge: Tensor
+    edge: Tensor  # [R], index of the first edge of each run.
     step: int
 
 
 class Pieces(NamedTuple):
-    """Ranges of nodes ("segments") cut into pieces of limited length.
-
-    Attributes:
-        bounds: ``[pieces + 1]``, int32, first place of each piece, then the number of nodes.
-        counts: ``[segments]``, number of pieces of each segment.
-    """
+    """Bounds ``[pieces + 1]`` of the pieces of all segments, and the number of pieces of each."""
 
     bounds: Tensor
     counts: Tensor
@@ -61,13 +49,7 @@ class Pieces(NamedTuple):
 def spanned_pairs(start: Tensor, stop: Tensor, num_sources: int) -> int:
     """Return the number of pairs that the kernels compute if each target has one range of sources.
 
-    Each group of 8 neighbouring targets computes all sources from the smallest ``start`` to the
-    largest ``stop`` in the group.
-
-    Args:
-        start: first source of each target, ``[N_dst]``.
-        stop: last source of each target + 1, ``[N_dst]``.
-        num_sources: number of sources.
+    Each group of 8 neighbouring targets computes all sources between their first and their last.
     """
     empty = start >= stop
     start, stop = start.masked_fill(empty, num_sources), stop.masked_fill(empty, 0)
@@ -82,15 +64,8 @@ def schedule_intervals(
 ) -> TileRuns:
     """Return the runs of a graph in which target i attends to ``range(start[i], stop[i])``.
 
-    All nodes keep their order.
-
-    Args:
-        start: ``[N_dst]``, first source of each target.
-        stop: ``[N_dst]``, last source of each target + 1.
-        degree: ``[N_dst]``, number of edges of each target.
-        targets: ``[segments]``, number of targets in each segment, such as a graph of a batch.
-        sources: ``[segments]``, number of sources in each segment. Targets attend only to sources
-            in their own segment.
+    ``targets`` and ``sources`` are the numbers of nodes of each segment, such as a graph of a
+    batch.
     """
     blocks = _cut(targets, TilesLayout.BLOCK)
     tiles = _cut(sources, TilesLayout.TILE)
@@ -107,7 +82,7 @@ def schedule_intervals(
 
 
 def schedule_runs(
-    parts: Sequence[PartRuns],
+    members: Sequence[PartRuns],
     *,
     common_step: int,
     degree: Tensor,
@@ -118,24 +93,14 @@ def schedule_runs(
 ) -> TileRuns:
     """Return the runs of a graph with any number of runs per target.
 
-    If ``common_step`` is not 1, sources with the same remainder modulo this step get consecutive
-    places, and so do the targets that attend to them. The sources of every run are then
-    consecutive.
-
-    Args:
-        parts: runs of each part of the graph.
-        common_step: a multiple of the steps of all parts.
-        degree: ``[N_dst]``, number of edges of each target.
-        num_sources: number of sources.
-        num_edges: number of edges.
-        targets: ``[segments]``, number of targets in each segment, such as a graph of a batch.
-        sources: ``[segments]``, number of sources in each segment. Targets attend only to sources
-            in their own segment.
+    If ``common_step``, a multiple of all steps, is not 1, sources with the same remainder modulo
+    this step get consecutive places, and so do the targets that attend to them, so that all runs
+    are consecutive. ``targets`` and ``sources`` are the numbers of nodes of each segment.
     """
     device = degree.device
     remainder = torch.zeros_like(degree)
     if common_step > 1:
-        widest = max(parts, key=lambda part: part.step)
+        widest = max(members, key=lambda member: member.step)
         remainder[widest.row] = widest.start % common_step
     target_at, blocks = _cut_targets(degree, num_edges, targets, remainder)
     source = torch.arange(num_sources, device=device)
@@ -143,13 +108,13 @@ def schedule_runs(
     tiles = _cut(sources, TilesLayout.TILE)
     target_place, source_place = _invert(target_at), _invert(source_at)
     runs = []
-    for part in parts:
+    for member in members:
         # A run with a smaller step is split into one run for each remainder.
-        splits = common_step // part.step
+        splits = common_step // member.step
         shift = torch.arange(splits, device=device)
-        start = (part.start[:, None] + part.step * shift).flatten()
-        row, stop = part.row.repeat_interleave(splits), part.stop.repeat_interleave(splits)
-        edge = (part.edge[:, None] + shift).flatten()
+        start = (member.start[:, None] + member.step * shift).flatten()
+        row, stop = member.row.repeat_interleave(splits), member.stop.repeat_interleave(splits)
+        edge = (member.edge[:, None] + shift).flatten()
         keep = start < stop
         row, start, stop, edge = row[keep], start[keep], stop[keep], edge[keep]
         length = (stop - start + common_step - 1) // common_step
@@ -179,24 +144,13 @@ def schedule_runs(
 
 
 def _units(blocks: Pieces, tiles: Pieces, sources: Tensor) -> Tensor:
-    """Return ``[segments + 1, 3]``: the first block, first tile and first source of each segment.
-
-    The last entry has the total numbers of blocks, tiles and sources.
-
-    Args:
-        blocks: division of the targets into blocks.
-        tiles: division of the sources into tiles.
-        sources: number of sources of each segment.
-    """
+    """Return the first block, tile and source of each segment, then the totals, ``[S + 1, 3]``."""
     sizes = torch.stack([blocks.counts, tiles.counts, sources])
     return F.pad(sizes.cumsum(1), (1, 0)).T.int().contiguous()
 
 
 def _cut(sizes: Tensor, most: int) -> Pieces:
-    """Cut segments (ranges of consecutive nodes) into pieces of at most ``most`` nodes.
-
-    ``sizes`` has the number of nodes of each segment.
-    """
+    """Cut segments of these sizes into pieces of at most ``most`` nodes."""
     counts = (sizes + most - 1) // most
     segment = segment_index(counts)
     piece = torch.arange(segment.numel(), device=sizes.device)
@@ -211,14 +165,7 @@ def _cut_targets(
 
     Targets are sorted by segment, then by remainder. Targets with many edges, such as global
     tokens, come last in their segment and in separate blocks: each target of a block computes the
-    sources of all targets of the block, so one global token would make the others slow.
-
-    Args:
-        degree: number of edges of each target, ``[N_dst]``.
-        num_edges: number of edges.
-        targets: number of targets of each segment, such as a graph of a batch.
-        remainder: key by which the targets of a segment are sorted, ``[N_dst]``: the remainder of
-            their sources modulo the common step.
+    sources of all targets of the block.
     """
     num_targets = len(degree)
     at = _sort_within(targets, remainder)
@@ -239,18 +186,15 @@ def _cut_targets(
 
 
 def _sort_within(sizes: Tensor, key: Tensor) -> Tensor:
-    """Return the indices of the nodes sorted by segment, then by ``key [N]``.
-
-    ``sizes`` has the number of nodes of each segment (range of consecutive nodes).
-    """
+    """Return the indices of the nodes sorted by segment, then by ``key [N]``."""
     segment, _ = runs_and_positions(sizes)
     return (segment * (int(key.max()) + 1 if key.numel() else 1) + key).argsort(stable=True)
 
 
 def _invert(node_at: Tensor) -> Tensor:
     """Return the place (new index) of each node, given ``node_at``, the node at each place."""
-    place = torch.arange(node_at.numel(), device=node_at.device)
-    return torch.empty_like(node_at).index_copy_(0, node_at, place)
+    index = torch.arange(node_at.numel(), device=node_at.device)
+    return torch.empty_like(node_at).index_copy_(0, node_at, index)
 
 
 def _unless_sorted(node_at: Tensor) -> Tensor | None:

@@ -25,36 +25,20 @@ AMPERE = (8, 0)
 
 
 class Sequences(NamedTuple):
-    """Packed sequences with full or sliding-window attention within each sequence.
+    """Packed sequences with full or sliding-window attention within each sequence."""
 
-    Attributes:
-        targets, sources: ``[sequences + 1]``, int32, index of the first target and the first source
-            of each sequence, then their total number.
-        most_targets, most_sources: length of the longest sequence.
-        window: numbers of sources before and after its own position to which a target attends; -1
-            means all.
-
-    """
-
+    # [sequences + 1], first target and first source of each sequence, then their total number.
     targets: Tensor
     sources: Tensor
     most_targets: int
     most_sources: int
-    window: tuple[int, int]
+    window: tuple[int, int]  # Sources before and after a target's position; -1 means all.
 
 
 def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) -> Sequences | None:
-    """Return the packed sequences of a graph in which target i attends to one range of sources.
+    """Return packed sequences for targets with one range of sources each, or ``None``.
 
-    Args:
-        start: first source of each target, ``[N_dst]``.
-        stop: last source of each target + 1, ``[N_dst]``.
-        targets: number of targets of each sequence.
-        sources: number of sources of each sequence.
-
-    Returns:
-        The sequences. ``None`` if attention within them is neither full nor the same sliding window
-        everywhere.
+    It is ``None`` if attention within them is neither full nor the same sliding window everywhere.
     """
     if not start.numel():
         return None
@@ -63,18 +47,21 @@ def sequences_of(start: Tensor, stop: Tensor, targets: Tensor, sources: Tensor) 
     low, high = (end - sources)[member], end[member]
     longest = int(sources.max())
     bounds = [torch.cat([x.new_zeros(1), x]).int() for x in (target_end, end)]
-    whole = Sequences(bounds[0], bounds[1], int(targets.max()), longest, (-1, -1))
+    full_attention = Sequences(bounds[0], bounds[1], int(targets.max()), longest, (-1, -1))
     if bool(((start == low) & (stop == high)).all()):
-        return whole
+        return full_attention
     if not targets.equal(sources):
         return None
-    own = torch.arange(start.numel(), device=start.device)
-    before, after = int((own - start).max()), int((stop - 1 - own).max())
-    ends = torch.maximum(low, own - before), torch.minimum(high, own + after + 1)
-    if min(before, after) < 0 or not (start.equal(ends[0]) and stop.equal(ends[1])):
+    position = torch.arange(start.numel(), device=start.device)
+    num_before, num_after = int((position - start).max()), int((stop - 1 - position).max())
+    ends = torch.maximum(low, position - num_before), torch.minimum(high, position + num_after + 1)
+    if min(num_before, num_after) < 0 or not (start.equal(ends[0]) and stop.equal(ends[1])):
         return None
-    window = before if before < longest - 1 else -1, after if after < longest - 1 else -1
-    return whole._replace(window=window)
+    window = (
+        num_before if num_before < longest - 1 else -1,
+        num_after if num_after < longest - 1 else -1,
+    )
+    return full_attention._replace(window=window)
 
 
 @cache
@@ -139,9 +126,6 @@ def attend(query: Tensor, key: Tensor, value: Tensor, by: Sequences, scale: floa
 
 
 def _repeated(bounds: Tensor, members: int) -> Tensor:
-    """Return the starts of the sequences in a batch of ``members`` equal examples, ``[S + 1]``.
-
-    The last entry is the total number of nodes, as in ``bounds``, the starts for one example.
-    """
+    """Return the bounds ``[S + 1]`` of the sequences in a batch of ``members`` equal examples."""
     ahead = torch.arange(members, dtype=torch.int32, device=bounds.device)[:, None] * bounds[-1]
     return torch.cat([(bounds[:-1] + ahead).flatten(), bounds[-1:] * members])

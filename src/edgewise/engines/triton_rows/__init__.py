@@ -39,10 +39,7 @@ def serves(device: torch.device) -> bool:
 
 
 def refuses(problem: Problem, largest: int) -> list[str]:
-    """Return the reasons why no Triton kernel can compute a call; an empty list if one can.
-
-    ``largest`` is the largest index that the kernels would use.
-    """
+    """Return the reasons why no Triton kernel can compute a call; an empty list if one can."""
     reasons = refusals(problem, largest + MOST_SLOTS, device=problem.device.type, missing=MISSING)
     widest = max(problem.width, problem.value_width)
     if problem.operation == "attend" and widest > MOST_WIDTH:

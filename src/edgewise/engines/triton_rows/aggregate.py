@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from edgewise.engines.native.operator import Given, Grads, Results, node_sizes
+from edgewise.engines.native.operator import Grads, Inputs, Results, node_sizes
 from edgewise.engines.rows.aggregate import REDUCES, RowsAggregate
 from edgewise.engines.triton_rows.launch import ACROSS, Job, Tiles, padded
 from edgewise.engines.triton_rows.layout import TritonSide, triton_side
@@ -18,27 +18,27 @@ class TritonAggregate(RowsAggregate):
     name = "triton_rows_aggregate"
     devices = ("cpu", "cuda")
 
-    def forward(self, given: Given, results: Results) -> None:
-        value: Tensor = given["value"]
-        side = triton_side(given["by_target"], value.shape[-3])
-        _reduce(value, given.get("weight"), given["reduce"], side, results["out"])
+    def forward(self, inputs: Inputs, results: Results) -> None:
+        value: Tensor = inputs["value"]
+        side = triton_side(inputs["by_target"], value.shape[-3])
+        _reduce(value, inputs.get("weight"), inputs["reduce"], side, results["out"])
 
     def backward(
-        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
+        self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        value: Tensor = given["value"]
-        weight: Tensor | None = given.get("weight")
-        reduce: int = given["reduce"]
+        value: Tensor = inputs["value"]
+        weight: Tensor | None = inputs.get("weight")
+        reduce: int = inputs["reduce"]
         out, grad = results["out"], grads["out"]
         assert grad is not None
-        by_target = triton_side(given["by_target"], value.shape[-3])
+        by_target = triton_side(inputs["by_target"], value.shape[-3])
         extreme = reduce in (REDUCES["max"], REDUCES["min"])
         members, _, heads, width = node_sizes(value)
-        made: dict[str, Tensor] = {}
+        input_grads: dict[str, Tensor] = {}
         if reduce == REDUCES["mean"]:
             degree = by_target.tensors[0].diff().clamp(min=1)[:, None, None]
             grad = (grad / degree).to(value.dtype)
-        share = grad
+        tie_grad = grad
         if extreme:  # Divide the gradient by the number of edges that reach the extreme.
             job, tiles, blocks = _job(value, weight)
             ties = job.empty(members, by_target.rows, heads, width)
@@ -47,31 +47,33 @@ class TritonAggregate(RowsAggregate):
             job.over_rows("aggregate_ties", by_target, members, tiles, blocks)
             job.merge_flat("add_merge", by_target, members, job.arguments.get("slots"), ties)
             ties = ties.view(grad.shape)
-            share = (grad / ties).masked_fill(ties == 0, 0.0)
+            tie_grad = (grad / ties).masked_fill(ties == 0, 0.0)
         if "weight" in needed:
             assert weight is not None
             job, tiles, _ = _job(value, weight)
-            each = job.empty(members, by_target.edges, heads)
-            job.nodes("grad_out", share, "grad")
-            job.put(grad_weight=each, out=out.contiguous() if extreme else None)
+            weight_grads = job.empty(members, by_target.edges, heads)
+            job.nodes("grad_out", tie_grad, "grad")
+            job.put(grad_weight=weight_grads, out=out.contiguous() if extreme else None)
             kernel = "aggregate_weight_gradient"
             job.over_rows(kernel, by_target, members, tiles, tiles.blocks)
-            made["weight"] = each if len(weight) == members else each.sum(0)[None]
+            input_grads["weight"] = (
+                weight_grads if len(weight) == members else weight_grads.sum(0)[None]
+            )
         if "value" in needed:
-            by_source = triton_side(given["by_source"], by_target.rows)
-            made["value"] = value.new_empty(value.shape)
+            by_source = triton_side(inputs["by_source"], by_target.rows)
+            input_grads["value"] = value.new_empty(value.shape)
             if extreme:
                 job, tiles, blocks = _job(value, weight)
-                job.put(out=out.contiguous(), grad_share=share.contiguous())
-                job.put(grad_value=made["value"])
+                job.put(out=out.contiguous(), tie_grad=tie_grad.contiguous())
+                job.put(grad_value=input_grads["value"])
                 job.results(by_source, members, slots=heads * width)
                 kernel = "aggregate_extreme_gradient"
                 job.over_rows(kernel, by_source, members, tiles, blocks)
                 slots = job.arguments.get("slots")
-                job.merge_flat("add_merge", by_source, members, slots, made["value"])
+                job.merge_flat("add_merge", by_source, members, slots, input_grads["value"])
             else:
-                _reduce(grad, weight, REDUCES["sum"], by_source, made["value"])
-        return made
+                _reduce(grad, weight, REDUCES["sum"], by_source, input_grads["value"])
+        return input_grads
 
 
 def sum_rows(value: Tensor, side: TritonSide) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.engines.dropout import WORD
-from edgewise.engines.native.operator import Given, Grads, Results, node_sizes
+from edgewise.engines.native.operator import Grads, Inputs, Results, node_sizes
 from edgewise.engines.rows.attend import RowsAttend, RowsScores, one_sided
 from edgewise.engines.triton_rows.aggregate import sum_rows
 from edgewise.engines.triton_rows.launch import Job, Tiles, padded
@@ -22,7 +22,7 @@ from edgewise.engines.triton_rows.layout import TritonSide, classes_of, triton_s
 
 SCORES = {"none": 0, "dot": 1, "additive": 2}
 EDGE_VECTORS = {"edge_key", "edge_value", "edge_key_features", "edge_value_features"}
-SHARE = 256
+EDGES_PER_PROGRAM = 256
 """A program sums the gradient of the weight of edge features over at least this many edges."""
 MOST_PROGRAMS = 512
 """Maximum number of programs that sum the gradient of the weight of edge features."""
@@ -36,11 +36,11 @@ class TritonAttend(RowsAttend):
     name = "triton_rows_attend"
     devices = ("cpu", "cuda")
 
-    def forward(self, given: Given, results: Results) -> None:
-        call = _Call(given)
+    def forward(self, inputs: Inputs, results: Results) -> None:
+        call = _Call(inputs)
         job, side, members = call.job, call.side, call.members
         out = results["out"]
-        projected = "edge_value_features" in given
+        projected = "edge_value_features" in inputs
         # The output stays in the accumulation dtype until the projected features are added.
         if projected:
             out = out.new_empty(out.shape, dtype=job.accumulator)
@@ -54,31 +54,31 @@ class TritonAttend(RowsAttend):
         job.merge("attend_merge", side, members, call.tiles, call.tiles.blocks)
         if projected:
             sums = job.arguments["sums"].view(*out.shape[:-1], -1)
-            out += _product("...hf,hdf->...hd", sums, given["edge_value_weight"])
+            out += _product("...hf,hdf->...hd", sums, inputs["edge_value_weight"])
             results["out"].copy_(out)
 
     def backward(
-        self, given: Given, results: Results, grads: Grads, needed: Sequence[str]
+        self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
-        call = _Call(given)
+        call = _Call(inputs)
         out, grad_out, grad_lse = results["out"], grads["out"], grads.get("lse")
         grad_out = torch.zeros_like(out) if grad_out is None else grad_out
         call.job.nodes("grad_out", grad_out, "grad")
         call.job.array("out", out)
         call.job.array("stats", results["stats"])
         call.job.put(delta=call.job.empty(call.members, call.side.rows, call.heads))
-        if grad_lse is not None and given["with_lse"]:
+        if grad_lse is not None and inputs["with_lse"]:
             call.job.array("grad_lse", grad_lse)
-        if "edge_value_features" in given:
+        if "edge_value_features" in inputs:
             wide = grad_out.to(call.job.accumulator)
-            weight = given["edge_value_weight"]
+            weight = inputs["edge_value_weight"]
             call.job.put(projected_grad=_product("...hd,hdf->...hf", wide, weight).contiguous())
-        made = call.gradients(needed, one_sided=one_sided(given))
+        input_grads = call.gradients(needed, one_sided=one_sided(inputs))
         if "edge_value_weight" in needed:
             sums = call.job.arguments["sums"].view(*out.shape[:-1], -1)
             wide = grad_out.to(call.job.accumulator)
-            made["edge_value_weight"] = _product("...nhd,...nhf->hdf", wide, sums)
-        return made
+            input_grads["edge_value_weight"] = _product("...nhd,...nhf->hdf", wide, sums)
+        return input_grads
 
 
 class TritonScores(RowsScores):
@@ -87,31 +87,31 @@ class TritonScores(RowsScores):
     name = "triton_rows_scores"
     devices = ("cpu", "cuda")
 
-    def forward(self, given: Given, results: Results) -> None:
-        call = _Call(given)
+    def forward(self, inputs: Inputs, results: Results) -> None:
+        call = _Call(inputs)
         call.job.put(scores=results["scores"])
         tiles = call.tiles
         call.job.over_rows("attend_forward", call.side, call.members, tiles, tiles.blocks)
 
-    def gradients(self, given: Given, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
-        call = _Call(given)
-        call.job.array("given", grad)
+    def gradients(self, inputs: Inputs, grad: Tensor, needed: Sequence[str]) -> dict[str, Tensor]:
+        call = _Call(inputs)
+        call.job.array("grad_scores", grad)
         return call.gradients(needed, one_sided=False)
 
 
 class _Call:
     """Arguments of all kernels for a call of ``attend``, forward and backward."""
 
-    def __init__(self, given: Given) -> None:
-        value: Tensor = given["value"]
-        self.given = given
+    def __init__(self, inputs: Inputs) -> None:
+        value: Tensor = inputs["value"]
+        self.inputs = inputs
         self.members, self.sources, self.heads, self.value_width = node_sizes(value)
-        self.width = given["query"].shape[-1] if "query" in given else 1
-        self.side = triton_side(given["by_target"], self.sources)
+        self.width = inputs["query"].shape[-1] if "query" in inputs else 1
+        self.side = triton_side(inputs["by_target"], self.sources)
         self.job = job = Job(value)
         self.key_features = self._features("edge_key")
         self.value_features = self._features("edge_value")
-        expanded = given["score"] == SCORES["additive"]
+        expanded = inputs["score"] == SCORES["additive"]
         sizes = {
             "D": self.width,
             "DV": self.value_width,
@@ -126,55 +126,50 @@ class _Call:
         # Masks for padding occupy registers, so use smaller tiles.
         self.tiles = tiles.halved if padding or self.heads % tiles.block else tiles
         job.put(H=self.heads, **sizes, **blocks)
-        job.put(SCORE=given["score"], ACTIVATION=given["activation"], BIAS=0, GAIN=0)
-        job.put(scale=given["scale"], slope=given["slope"], DROPOUT=given["dropout"] > 0)
-        self._dropout(given["dropout"], given["seed"], given["first_edge"])
+        job.put(SCORE=inputs["score"], ACTIVATION=inputs["activation"], BIAS=0, GAIN=0)
+        job.put(scale=inputs["scale"], slope=inputs["slope"], DROPOUT=inputs["dropout"] > 0)
+        self._dropout(inputs["dropout"], inputs["seed"], inputs["first_edge"])
         for name in ("query", "key", "value"):
-            if name in given:
-                job.nodes(name, given[name])
+            if name in inputs:
+                job.nodes(name, inputs[name])
         for name in ("bias", "gain"):
-            if name in given:
-                self._term(name, given[name], given.get(f"{name}_index"))
+            if name in inputs:
+                self._term(name, inputs[name], inputs.get(f"{name}_index"))
         for name in ("edge_key", "edge_value"):
-            if name in given:
-                x = job.array(name, given[name])
+            if name in inputs:
+                x = job.array(name, inputs[name])
                 job.put(**{f"{name}_batch": self.side.edges if x.shape[0] > 1 else 0})
-        if "edge_key_features" in given:
-            job.array("key_features", given["edge_key_features"])
-            weight: Tensor = given["edge_key_weight"]
+        if "edge_key_features" in inputs:
+            job.array("key_features", inputs["edge_key_features"])
+            weight: Tensor = inputs["edge_key_weight"]
             if expanded:
                 job.array("key_weight", weight.permute(2, 0, 1))
             else:
-                wide = given["query"].to(job.accumulator)
+                wide = inputs["query"].to(job.accumulator)
                 job.array("projected_query", _product("...hd,hdf->...hf", wide, weight))
-        if "edge_value_features" in given:
-            job.array("value_features", given["edge_value_features"])
-        if "score_weight" in given:
-            job.array("score_weight", given["score_weight"])
+        if "edge_value_features" in inputs:
+            job.array("value_features", inputs["edge_value_features"])
+        if "score_weight" in inputs:
+            job.array("score_weight", inputs["score_weight"])
 
     @property
     def backward_tiles(self) -> Tiles:
-        """Tile sizes of the backward pass over targets.
-
-        Edge vectors occupy registers, so the tiles are smaller with them.
-        """
-        if EDGE_VECTORS.isdisjoint(self.given):
+        """Tile sizes of the backward pass over targets; edge vectors occupy registers."""
+        if EDGE_VECTORS.isdisjoint(self.inputs):
             return self.tiles
-        additive = self.given["score"] == SCORES["additive"]
-        expands = additive and "edge_key_features" in self.given
+        additive = self.inputs["score"] == SCORES["additive"]
+        expands = additive and "edge_key_features" in self.inputs
         return self.tiles.halved.halved if expands else self.tiles.halved
 
     def _features(self, name: str) -> int:
-        features: Tensor | None = self.given.get(f"{name}_features")
+        features: Tensor | None = self.inputs.get(f"{name}_features")
         return 1 if features is None else features.shape[-1]
 
     def _dropout(self, rate: float, seed: int, first_edge: int) -> None:
-        """Set the kernel arguments from which the dropout mask is computed.
+        """Set the arguments for the mask of :mod:`edgewise.engines.dropout`.
 
-        See :mod:`edgewise.engines.dropout` for the mask.
-
-        Raises:
-            RuntimeError: a CUDA graph is being captured, whose replays would repeat the mask.
+        Raises RuntimeError while a CUDA graph is captured, because its replays would repeat the
+        mask.
         """
         if rate and self.job.like.is_cuda and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
@@ -202,45 +197,43 @@ class _Call:
     def gradients(self, needed: Sequence[str], *, one_sided: bool) -> dict[str, Tensor]:
         """Return the gradients of the arguments in ``needed``.
 
-        A pass over targets computes most of them; a pass over sources those of key and value. If
-        ``one_sided``, the first pass stores the weight and the gradient of the score of each edge,
-        and the second pass reads them instead of computing them again.
+        If ``one_sided``, the pass over targets stores the weight and the score gradient of each
+        edge.
         """
-        job, given, edges = self.job, self.given, self.side.edges
-        additive = given["score"] == SCORES["additive"]
+        job, inputs, edges = self.job, self.inputs, self.side.edges
+        additive = inputs["score"] == SCORES["additive"]
         weighs = additive and "edge_key_weight" in needed
-        gained = "given" in job.arguments and "gain" in given
-        if (one_sided or weighs or gained) and given["score"]:
+        gained = "grad_scores" in job.arguments and "gain" in inputs
+        if (one_sided or weighs or gained) and inputs["score"]:
             job.put(edge_grad=job.empty(self.members, edges, self.heads))
         if one_sided:
             job.put(edge_weight=job.empty(self.members, edges, self.heads))
         sums = self._sums(needed, additive=additive)
         copies = self._copies(needed)
         self._over_rows(sums)
-        made = {name: self._summed(name, each, given[name]) for name, each in copies.items()}
+        input_grads = {
+            name: self._summed(name, sums_by_copy, inputs[name])
+            for name, sums_by_copy in copies.items()
+        }
         if "query" in needed:
-            made["query"] = sums["query"]
+            input_grads["query"] = sums["query"]
         if "projected" in sums:
-            self._move_back(sums["projected"], made, needed)
+            self._move_back(sums["projected"], input_grads, needed)
         if weighs:
-            made["edge_key_weight"] = self._projection_gradient()
+            input_grads["edge_key_weight"] = self._projection_gradient()
         if "key" in needed or "value" in needed:
-            self._over_columns(made, needed, one_sided=one_sided)
-        return made
+            self._over_columns(input_grads, needed, one_sided=one_sided)
+        return input_grads
 
     def _sums(self, needed: Sequence[str], *, additive: bool) -> dict[str, Tensor]:
-        """Allocate the results of the pass over targets with one entry per target.
-
-        These are the gradients of the query and of the projected query, and the sums of edge
-        features weighted by attention.
-        """
-        job, rows, given = self.job, self.side.rows, self.given
+        """Allocate the results of the pass over targets that have one entry per target."""
+        job, rows, inputs = self.job, self.side.rows, self.inputs
         sums: dict[str, Tensor] = {}
-        moved = "edge_key_features" in given and not additive
+        moved = "edge_key_features" in inputs and not additive
         # The gradient stays in the accumulation dtype until the part from the projection is added.
         if "query" in needed:
             dtype = job.accumulator if moved else job.like.dtype
-            sums["query"] = given["query"].new_empty(given["query"].shape, dtype=dtype)
+            sums["query"] = inputs["query"].new_empty(inputs["query"].shape, dtype=dtype)
         if moved and ("query" in needed or "edge_key_weight" in needed):
             sums["projected"] = job.empty(self.members, rows, self.heads, self.key_features)
         if "edge_value_weight" in needed:
@@ -248,14 +241,11 @@ class _Call:
         return sums
 
     def _copies(self, needed: Sequence[str]) -> dict[str, Tensor]:
-        """Allocate the partial gradients of arguments, by name; :meth:`_summed` adds them.
-
-        There is one for each example, block of heads or Triton program, depending on the argument.
-        """
-        job, given, members = self.job, self.given, self.members
+        """Allocate partial gradients, one for each example, block of heads or Triton program."""
+        job, inputs, members = self.job, self.inputs, self.members
         copies: dict[str, Tensor] = {}
         for name in needed:
-            x: Tensor = given[name]
+            x: Tensor = inputs[name]
             if name in ("bias", "gain"):
                 copies[name] = job.empty(members, self.side.edges, self.heads)
             elif name in ("edge_key", "edge_value"):
@@ -280,24 +270,24 @@ class _Call:
         self._add_pieces(side, sums)
 
     def _over_columns(
-        self, made: dict[str, Tensor], needed: Sequence[str], *, one_sided: bool
+        self, input_grads: dict[str, Tensor], needed: Sequence[str], *, one_sided: bool
     ) -> None:
-        job, given = self.job, self.given
-        side = triton_side(given["by_source"], self.side.rows)
+        job, inputs = self.job, self.inputs
+        side = triton_side(inputs["by_source"], self.side.rows)
         results: dict[str, Tensor] = {}
         for name in ("key", "value"):
             if name in needed:
-                made[name] = results[name] = given[name].new_empty(given[name].shape)
-                job.put(**{f"grad_{name}": made[name]})
-        if "given" in job.arguments and "gain" not in given:
-            job.put(edge_grad=job.arguments["given"])
-        elif not one_sided and "given" not in job.arguments:
+                input_grads[name] = results[name] = inputs[name].new_empty(inputs[name].shape)
+                job.put(**{f"grad_{name}": input_grads[name]})
+        if "grad_scores" in job.arguments and "gain" not in inputs:
+            job.put(edge_grad=job.arguments["grad_scores"])
+        elif not one_sided and "grad_scores" not in job.arguments:
             job.put(edge_grad=None)
         slots = {f"slot_{name}": x.shape[-2:].numel() for name, x in results.items()}
         job.results(side, self.members, **slots)
         tiles = self.tiles.halved
         # The derivative of an activation occupies registers, so use smaller tiles.
-        if given["activation"]:
+        if inputs["activation"]:
             tiles = tiles.halved
         job.over_rows("attend_backward_columns", side, self.members, tiles, tiles.blocks)
         self._add_pieces(side, results)
@@ -308,12 +298,8 @@ class _Call:
             self.job.merge_flat("add_merge", side, self.members, slots, out)
 
     def _summed(self, name: str, copies: Tensor, like: Tensor) -> Tensor:
-        """Add the partial gradients of argument ``name`` into the shape of ``like``.
-
-        Each example, block of heads or Triton program has written one partial gradient. The order
-        of the sum is fixed, so the result is deterministic.
-        """
-        index: Tensor | None = self.given.get(f"{name}_index")
+        """Add the partial gradients of argument ``name`` in a fixed order."""
+        index: Tensor | None = self.inputs.get(f"{name}_index")
         if index is not None:
             classes = classes_of(index, like.shape[-2])
             copies = sum_rows(copies[..., None, :], classes)[..., 0, :]
@@ -323,37 +309,35 @@ class _Call:
             copies = copies.sum(0)
         return copies.view(like.shape)
 
-    def _move_back(self, grad: Tensor, made: dict[str, Tensor], needed: Sequence[str]) -> None:
-        """Add to ``made`` the gradients of the query and of the weight that projects edge keys.
-
-        ``grad`` is the gradient of the projected query, which is the product of both.
-        """
-        query, weight = self.given["query"], self.given["edge_key_weight"]
+    def _move_back(
+        self, grad: Tensor, input_grads: dict[str, Tensor], needed: Sequence[str]
+    ) -> None:
+        """Add the gradients of query and weight, whose product is the projected query."""
+        query, weight = self.inputs["query"], self.inputs["edge_key_weight"]
         grad = grad.view(*query.shape[:-1], -1)
         if "query" in needed:
             back = _product("...hf,hdf->...hd", grad, weight)
-            made["query"] = (made["query"] + back).to(query.dtype)
+            input_grads["query"] = (input_grads["query"] + back).to(query.dtype)
         if "edge_key_weight" in needed:
             wide = query.to(grad.dtype)
-            made["edge_key_weight"] = _product("...nhd,...nhf->hdf", wide, grad)
+            input_grads["edge_key_weight"] = _product("...nhd,...nhf->hdf", wide, grad)
 
     def _projection_gradient(self) -> Tensor:
-        """Return the gradient of the weight that projects edge keys, for an additive score.
-
-        Each program writes a partial sum, and these are added.
-        """
+        """Return the gradient of the weight that projects edge keys, for an additive score."""
         job, side = self.job, self.side
-        share = max(SHARE, -(-side.edges // MOST_PROGRAMS))
-        programs = -(-side.edges // share) * self.members
-        parts = job.empty(programs, self.key_features, self.heads, self.width)
+        edges_per_program = max(EDGES_PER_PROGRAM, -(-side.edges // MOST_PROGRAMS))
+        programs = -(-side.edges // edges_per_program) * self.members
+        partial_sums = job.empty(programs, self.key_features, self.heads, self.width)
         widest = padded(self.width)
         tiles = Tiles.of(self.heads, widest, job.like.dtype)
         features = min(padded(self.key_features), FEATURES)
-        job.put(row=side.row, share=share, grad_weight=parts, BF=features)
+        job.put(
+            row=side.row, edges_per_program=edges_per_program, grad_weight=partial_sums, BF=features
+        )
         blocks = tiles.blocks * -(-self.key_features // features)
         slots = max(1, tiles.slots // features)
         job.run("projection_gradient", programs * blocks, tiles, E=slots)
-        return parts.sum(0).permute(1, 2, 0)
+        return partial_sums.sum(0).permute(1, 2, 0)
 
 
 def _product(equation: str, *operands: Tensor) -> Tensor:

@@ -27,7 +27,8 @@ ACCUMULATORS = {torch.float32: tl.float32, torch.float64: tl.float64}
 # Names of integer arguments that depend on the graph or on strides; they are not specialised, so
 # that another graph does not cause a compilation.
 SIZES = (
-    *("count", "edges", "members", "rows", "columns", "slot_count", "first_program", "share"),
+    *("count", "edges", "members", "rows", "columns", "slot_count", "first_program"),
+    "edges_per_program",
     *("query_batch", "query_node", "key_batch", "key_node", "value_batch", "value_node"),
     *("out_batch", "out_node", "grad_batch", "grad_node"),
     *("bias_batch", "gain_batch", "edge_key_batch", "edge_value_batch", "weight_batch"),
@@ -42,10 +43,7 @@ NUMBERS = frozenset((*SIZES, "scale", "slope", "keep"))
 
 @triton.jit
 def _program(members, BLOCKS: tl.constexpr):
-    """Return the indices of this program's block of items, example and block of heads.
-
-    Programs are numbered so that the first items, which have most edges, start first.
-    """
+    """Return this program's block of items, example and block of heads; the largest items first."""
     number = tl.program_id(0)
     rest = number // BLOCKS
     return rest // members, rest % members, number % BLOCKS
@@ -55,21 +53,18 @@ def _program(members, BLOCKS: tl.constexpr):
 def _items(items, count, block, R: tl.constexpr):
     """Load row, first edge, last edge + 1 and slot of ``R`` items, and a mask of existing items."""
     at = block * R + tl.arange(0, R)
-    known = at < count
+    exists = at < count
     from_ = items + at.to(tl.int64) * 4
-    row = tl.load(from_, mask=known, other=0)
-    begin = tl.load(from_ + 1, mask=known, other=0)
-    end = tl.load(from_ + 2, mask=known, other=0)
-    slot = tl.load(from_ + 3, mask=known, other=-1)
-    return row, begin, end, slot, known
+    row = tl.load(from_, mask=exists, other=0)
+    begin = tl.load(from_ + 1, mask=exists, other=0)
+    end = tl.load(from_ + 2, mask=exists, other=0)
+    slot = tl.load(from_ + 3, mask=exists, other=-1)
+    return row, begin, end, slot, exists
 
 
 @triton.jit
 def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """Return the offsets ``[BH, BD]`` of the elements in a block of heads, from a node's start.
-
-    The second result is a mask, False for padding.
-    """
+    """Return the offsets ``[BH, BD]`` of a block of heads in a node, and a mask of padding."""
     head = block * BH + tl.arange(0, BH)
     width = tl.arange(0, BD)
     inside = (head < H)[:, None] & (width < D)[None, :]
@@ -77,10 +72,10 @@ def _inner(block, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.con
 
 
 @triton.jit
-def _own(x, row, known, stride, inner, inside, ACC: tl.constexpr):
+def _by_row(x, row, exists, stride, inner, inside, ACC: tl.constexpr):
     """Load a vector for each row from ``x``, ``[R, BH, BD]``."""
     at = row.to(tl.int64)[:, None, None] * stride + inner[None]
-    return tl.load(x + at, mask=known[:, None, None] & inside[None], other=0).to(ACC)
+    return tl.load(x + at, mask=exists[:, None, None] & inside[None], other=0).to(ACC)
 
 
 @triton.jit
@@ -119,11 +114,7 @@ def _by_head(x, node, live, head, H: tl.constexpr, ACC: tl.constexpr):
 
 @triton.jit
 def _term(x, index, start, number, live, head, H: tl.constexpr, W: tl.constexpr, ACC: tl.constexpr):
-    """Load a bias or gain for each edge and head, ``[R, E, BH]``.
-
-    With ``index``, it is looked up in a table by the class of the edge. ``W`` is the number of
-    heads stored: H, or 1 if all heads share it.
-    """
+    """Load a bias or gain ``[R, E, BH]`` with ``W`` = 1 or H heads; with ``index`` from a table."""
     at = number.to(tl.int64)
     if index is not None:
         at = tl.load(index + at, mask=live, other=0).to(tl.int64)
@@ -145,7 +136,9 @@ def _mix(word):
 
 
 @triton.jit
-def _kept(number, head, member, seed, member_seed, first_edge, threshold, keep, ACC: tl.constexpr):
+def _dropout_mask(
+    number, head, member, seed, member_seed, first_edge, threshold, keep, ACC: tl.constexpr
+):
     """Return the dropout mask of edges, ``[R, E, BH]``: 1 / (1 - p) for kept weights, else 0."""
     low, high = tl.cast(seed, tl.uint32), tl.cast(member_seed, tl.uint32)
     word = _mix(low ^ _mix(number.to(tl.uint32) + tl.cast(first_edge, tl.uint32)))
@@ -196,10 +189,7 @@ def _steepness(z, slope, ACTIVATION: tl.constexpr):
 def _expanded(
     z, features, weight, number, live, inner, inside, F: tl.constexpr, SIZE: tl.constexpr
 ):
-    """Add to ``z`` the projected features of edges: ``weight [F, H, D]`` times ``features``.
-
-    ``features [edges, F]`` holds the features of all edges; those of ``number [R, E]`` are used.
-    """
+    """Add to ``z`` the projected features of edges: ``weight [F, H, D]`` times ``features``."""
     from_ = features + number.to(tl.int64) * F
     for f in range(F):
         x = tl.load(from_ + f, mask=live, other=0)
@@ -219,23 +209,24 @@ def _score_vector(weight, inner, inside, ACC: tl.constexpr):
 
 @triton.jit
 def _scores(
-    own, other, x, projected, a, features, weight, number, live, inner, inside, scale, slope,
+    row_vectors, other, x, projected, a, features, weight, number, live, inner, inside, scale,
+    slope,
     SCORE: tl.constexpr, ACTIVATION: tl.constexpr, F: tl.constexpr, SIZE: tl.constexpr,
 ):
     """Return the scores ``[R, E, BH]`` before gain and bias, and a tensor for the gradients.
 
-    ``own [R, BH, BD]`` are the vectors of the rows and ``other [R, E, BH, BD]`` those of the nodes
-    at the other ends of the edges. For a dot product, the edge features ``x`` are multiplied by the
-    ``projected`` vector of the row; for an additive score, they are projected by ``weight``. The
-    second result is ``other``, or for an additive score the input of the activation.
+    ``other [R, E, BH, BD]`` are the vectors of the nodes at the other ends of the edges. For a dot
+    product, the edge features ``x`` are multiplied by the ``projected`` vector of the row; for an
+    additive score, they are projected by ``weight``. The second result is ``other``, or for an
+    additive score the input of the activation.
     """
     if SCORE == 1:
-        s = tl.sum(own[:, None] * other, axis=3)
+        s = tl.sum(row_vectors[:, None] * other, axis=3)
         if projected is not None:
             s += tl.sum(x[:, :, None, :] * projected[:, None], axis=3)
         return s * scale, other
     else:
-        z = own[:, None] + other
+        z = row_vectors[:, None] + other
         if weight is not None:
             z = _expanded(z, features, weight, number, live, inner, inside, F, SIZE)
         return tl.sum(a[None, None] * _activated(z, slope, ACTIVATION), axis=3), z
@@ -266,11 +257,11 @@ def attend_forward(
     """Compute the attention output and the numbers that the backward pass needs.
 
     The latter are ``stats [B, rows, 2, H]``: the greatest score, and
-    1 / sum(exp(score - greatest)). If ``scores`` is given, compute only the scores of edges and
+    1 / sum(exp(score - greatest)). With ``scores``, compute only the scores of edges and
     write them there.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
-    row, begin, end, slot, known = _items(items, count, block, R)
+    row, begin, end, slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
     inner, inside = _inner(heads, H, D, BH, BD)
@@ -282,12 +273,12 @@ def attend_forward(
     a = _score_vector(score_weight, inner, inside, ACC)
     pq = None
     if SCORE != 0:
-        q = _own(query + member * (query_batch * ALIGN), row, known, query_node * ALIGN, inner,
-                 inside, ACC)
+        q = _by_row(query + member * (query_batch * ALIGN), row, exists, query_node * ALIGN, inner,
+                    inside, ACC)
         keys = key + member * (key_batch * ALIGN)
     if projected_query is not None:
-        pq = _own(projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk,
-                  inside_fk, ACC)
+        pq = _by_row(projected_query + member * rows * (H * FK), row, exists, H * FK, inner_fk,
+                     inside_fk, ACC)
     if out is not None:
         values = value + member * (value_batch * ALIGN)
         most = tl.full((R, BH), float("-inf"), ACC)
@@ -296,10 +287,10 @@ def attend_forward(
         if value_features is not None:
             result_f = tl.zeros((R, BH, BFV), ACC)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        node = tl.load(column + place, mask=live, other=0)
-        number = tl.load(edge + place, mask=live, other=0)
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        node = tl.load(column + position, mask=live, other=0)
+        number = tl.load(edge + position, mask=live, other=0)
         # ---- scores ----
         if SCORE == 0:
             s = tl.zeros((R, E, BH), ACC)
@@ -324,52 +315,52 @@ def attend_forward(
             greater = tl.maximum(most, tl.max(s, axis=1))
             shift = tl.where(greater == float("-inf"), 0.0, greater)
             w = tl.exp(s - shift[:, None])
-            before = tl.exp(most - shift)
-            total = total * before + tl.sum(w, axis=1)
+            rescale = tl.exp(most - shift)
+            total = total * rescale + tl.sum(w, axis=1)
             most = greater
             # ---- sum of values ----
             if DROPOUT:
-                w *= _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
-                           ACC)
+                w *= _dropout_mask(number, head, member, seed, member_seed, first_edge, threshold,
+                                   keep, ACC)
             v = _carried(values, node, value_node * ALIGN, edge_value, member * edge_value_batch,
                          number, live, inner_v, inside_v, H * DV, ACC)
-            result = result * before[:, :, None] + tl.sum(w[:, :, :, None] * v, axis=1)
+            result = result * rescale[:, :, None] + tl.sum(w[:, :, :, None] * v, axis=1)
             if value_features is not None:
                 x = _features(value_features, number, live, FV, BFV, ACC)
-                result_f = result_f * before[:, :, None] + tl.sum(
+                result_f = result_f * rescale[:, :, None] + tl.sum(
                     w[:, :, :, None] * x[:, :, None, :], axis=1
                 )
     if out is not None:
         shift = tl.where(most == float("-inf"), 0.0, most)
         inverse = tl.where(total == 0, 0.0, 1 / tl.where(total == 0, 1.0, total))
-        mine = known[:, None] & (head < H)[None, :]
-        whole = mine & (slot < 0)[:, None]
+        valid = exists[:, None] & (head < H)[None, :]
+        is_row = valid & (slot < 0)[:, None]
         node = member * rows + row.to(tl.int64)
         at = node[:, None] * (2 * H) + head[None, :]
-        tl.store(stats + at, shift, mask=whole)
-        tl.store(stats + at + H, inverse, mask=whole)
+        tl.store(stats + at, shift, mask=is_row)
+        tl.store(stats + at + H, inverse, mask=is_row)
         if lse is not None:
             sum_ = tl.where(total == 0, 1.0, total)
             log = tl.where(total == 0, float("-inf"), shift + tl.log(sum_))
-            tl.store(lse + node[:, None] * H + head[None, :], log, mask=whole)
+            tl.store(lse + node[:, None] * H + head[None, :], log, mask=is_row)
         if slot_stats is not None:
             piece = member * slot_count + tl.maximum(slot, 0).to(tl.int64)
-            part = mine & (slot >= 0)[:, None]
+            is_piece = valid & (slot >= 0)[:, None]
             at = piece[:, None] * (2 * H) + head[None, :]
-            tl.store(slot_stats + at, shift, mask=part)
-            tl.store(slot_stats + at + H, total, mask=part)
+            tl.store(slot_stats + at, shift, mask=is_piece)
+            tl.store(slot_stats + at + H, total, mask=is_piece)
             at = piece[:, None, None] * (H * DV) + inner_v[None]
-            tl.store(slot_out + at, result, mask=part[:, :, None] & inside_v[None])
+            tl.store(slot_out + at, result, mask=is_piece[:, :, None] & inside_v[None])
             if value_features is not None:
                 at = piece[:, None, None] * (H * FV) + inner_fv[None]
-                tl.store(slot_sums + at, result_f, mask=part[:, :, None] & inside_fv[None])
+                tl.store(slot_sums + at, result_f, mask=is_piece[:, :, None] & inside_fv[None])
         at = node[:, None, None] * (H * DV) + inner_v[None]
         result *= inverse[:, :, None]
-        tl.store(out + at, result, mask=whole[:, :, None] & inside_v[None])
+        tl.store(out + at, result, mask=is_row[:, :, None] & inside_v[None])
         if value_features is not None:
             at = node[:, None, None] * (H * FV) + inner_fv[None]
             result_f *= inverse[:, :, None]
-            tl.store(sums + at, result_f, mask=whole[:, :, None] & inside_fv[None])
+            tl.store(sums + at, result_f, mask=is_row[:, :, None] & inside_fv[None])
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -379,16 +370,13 @@ def attend_merge(
     H: tl.constexpr, DV: tl.constexpr, FV: tl.constexpr,
     BH: tl.constexpr, BDV: tl.constexpr, BFV: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Merge the attention outputs of the pieces of a row, in order.
-
-    An item is (row, index of its first slot, index of its last slot + 1).
-    """
+    """Merge the outputs of the pieces of a row; an item is row, first slot, last slot + 1."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
-    there = head < H
+    valid_head = head < H
     inner_v, inside_v = _inner(heads, H, DV, BH, BDV)
     inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
     most = tl.zeros((BH,), ACC)
@@ -400,28 +388,29 @@ def attend_merge(
     for slot in range(begin, end):
         piece = member * slot_count + slot
         at = piece * (2 * H) + head
-        shift = tl.load(slot_stats + at, mask=there, other=0)
-        more = tl.load(slot_stats + at + H, mask=there, other=0)
+        shift = tl.load(slot_stats + at, mask=valid_head, other=0)
+        piece_total = tl.load(slot_stats + at + H, mask=valid_head, other=0)
         # A piece whose scores are all -inf has 0 as its greatest score, which must be ignored.
-        greater = tl.where(total == 0, shift, tl.where(more == 0, most, tl.maximum(most, shift)))
-        before = tl.where(total == 0, 0.0, tl.exp(most - greater))
-        by = tl.where(more == 0, 0.0, tl.exp(shift - greater))
-        total = total * before + more * by
+        both = tl.maximum(most, shift)
+        greater = tl.where(total == 0, shift, tl.where(piece_total == 0, most, both))
+        rescale = tl.where(total == 0, 0.0, tl.exp(most - greater))
+        piece_scale = tl.where(piece_total == 0, 0.0, tl.exp(shift - greater))
+        total = total * rescale + piece_total * piece_scale
         most = greater
         if out is not None:
             x = tl.load(slot_out + piece * (H * DV) + inner_v, mask=inside_v, other=0)
-            result = result * before[:, None] + x * by[:, None]
+            result = result * rescale[:, None] + x * piece_scale[:, None]
         if sums is not None:
             x = tl.load(slot_sums + piece * (H * FV) + inner_fv, mask=inside_fv, other=0)
-            result_f = result_f * before[:, None] + x * by[:, None]
+            result_f = result_f * rescale[:, None] + x * piece_scale[:, None]
     inverse = tl.where(total == 0, 0.0, 1 / tl.where(total == 0, 1.0, total))
     node = member * rows + row.to(tl.int64)
     at = node * (2 * H) + head
-    tl.store(stats + at, most, mask=there)
-    tl.store(stats + at + H, inverse, mask=there)
+    tl.store(stats + at, most, mask=valid_head)
+    tl.store(stats + at + H, inverse, mask=valid_head)
     if lse is not None:
         log = most + tl.log(tl.where(total == 0, 1.0, total))
-        tl.store(lse + node * H + head, tl.where(total == 0, float("-inf"), log), mask=there)
+        tl.store(lse + node * H + head, tl.where(total == 0, float("-inf"), log), mask=valid_head)
     if out is not None:
         tl.store(out + node * (H * DV) + inner_v, result * inverse[:, None], mask=inside_v)
     if sums is not None:
@@ -434,11 +423,11 @@ def add_merge(
     SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):
     """Add the results of the pieces of a row, in order. A result has ``SIZE`` numbers."""
-    block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
+    block, member, tile = _program(members, (SIZE + BLOCK - 1) // BLOCK)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
     member = member.to(tl.int64)
-    at = part * BLOCK + tl.arange(0, BLOCK)
+    at = tile * BLOCK + tl.arange(0, BLOCK)
     result = tl.zeros((BLOCK,), ACC)
     for slot in range(begin, end):
         piece = member * slot_count + slot
@@ -452,17 +441,17 @@ def add_merge(
 
 @triton.jit
 def _put(
-    x, out, slots, member, rows, slot_count, row, slot, known, inner, inside, SIZE: tl.constexpr
+    x, out, slots, member, rows, slot_count, row, slot, exists, inner, inside, SIZE: tl.constexpr
 ):
     """Store the results ``x [R, BH, BD]`` of whole rows in ``out``, and of pieces in ``slots``."""
-    mine = known[:, None, None] & inside[None]
+    valid = exists[:, None, None] & inside[None]
     node = member * rows + row.to(tl.int64)
     at = node[:, None, None] * SIZE + inner[None]
-    tl.store(out + at, x, mask=mine & (slot < 0)[:, None, None])
+    tl.store(out + at, x, mask=valid & (slot < 0)[:, None, None])
     if slots is not None:
         piece = member * slot_count + tl.maximum(slot, 0).to(tl.int64)
         at = piece[:, None, None] * SIZE + inner[None]
-        tl.store(slots + at, x, mask=mine & (slot >= 0)[:, None, None])
+        tl.store(slots + at, x, mask=valid & (slot >= 0)[:, None, None])
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -472,7 +461,7 @@ def attend_backward_rows(
     query, query_batch: "i64", query_node: "i64",
     key, key_batch: "i64", key_node: "i64",
     value, value_batch: "i64", value_node: "i64",
-    out, grad_out, grad_batch: "i64", grad_node: "i64", grad_lse, stats, delta, given,
+    out, grad_out, grad_batch: "i64", grad_node: "i64", grad_lse, stats, delta, grad_scores,
     bias, bias_index, bias_batch: "i64", gain, gain_index, gain_batch: "i64",
     edge_key, edge_key_batch: "i64", key_features, key_weight, projected_query,
     edge_value, edge_value_batch: "i64", value_features, projected_grad,
@@ -491,14 +480,14 @@ def attend_backward_rows(
 ):
     """Compute all gradients except those of key and value, in a pass over targets.
 
-    If ``given`` is passed, it is the gradient of the scores, and there is no softmax. The kernel
-    also writes the input of the pass over sources: ``delta [B, rows, H]``, which is the sum over
-    the edges of a row of weight times gradient of the weight, minus the gradient of the
-    log-sum-exp; and if they are passed, ``edge_grad [B, E, H]``, the gradients of the scores before
-    gain and bias, and ``edge_weight [B, E, H]``, the weights after dropout.
+    With ``grad_scores``, the gradient of the scores, there is no softmax. The kernel also writes
+    the input of the pass over sources: ``delta [B, rows, H]``, which is the sum over the edges of a
+    row of weight times gradient of the weight, minus the gradient of the log-sum-exp; and if they
+    are passed, ``edge_grad [B, E, H]``, the gradients of the scores before gain and bias, and
+    ``edge_weight [B, E, H]``, the weights after dropout.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
-    row, begin, end, slot, known = _items(items, count, block, R)
+    row, begin, end, slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
     there = (head < H)[None, None]
@@ -508,46 +497,46 @@ def attend_backward_rows(
     inner_fv, inside_fv = _inner(heads, H, FV, BH, BFV)
     slope_, scale_ = tl.full((), slope, ACC), tl.full((), scale, ACC)
     bias_start, gain_start = member * bias_batch, member * gain_batch
-    # Each example and block of heads writes the gradients of edge features to a copy of its own.
+    # Each example and block of heads writes the gradients of edge features to a separate copy.
     copy = (member * ((H + BH - 1) // BH) + heads) * edges
     a = _score_vector(score_weight, inner, inside, ACC)
     pq = None
     if SCORE != 0:
-        q = _own(query + member * (query_batch * ALIGN), row, known, query_node * ALIGN, inner,
-                 inside, ACC)
+        q = _by_row(query + member * (query_batch * ALIGN), row, exists, query_node * ALIGN, inner,
+                    inside, ACC)
         keys = key + member * (key_batch * ALIGN)
         result = tl.zeros((R, BH, BD), ACC)
     if projected_query is not None:
-        pq = _own(projected_query + member * rows * (H * FK), row, known, H * FK, inner_fk,
-                  inside_fk, ACC)
+        pq = _by_row(projected_query + member * rows * (H * FK), row, exists, H * FK, inner_fk,
+                     inside_fk, ACC)
         result_fk = tl.zeros((R, BH, BFK), ACC)
     if grad_score_weight is not None:
         result_a = tl.zeros((R, BH, BD), ACC)
-    if given is None:
+    if grad_scores is None:
         values = value + member * (value_batch * ALIGN)
-        g = _own(grad_out + member * (grad_batch * ALIGN), row, known, grad_node * ALIGN, inner_v,
-                 inside_v, ACC)
-        o = _own(out + member * rows * (H * DV), row, known, H * DV, inner_v, inside_v, ACC)
-        own = (member * rows + row.to(tl.int64))[:, None]
-        known_head = known[:, None] & (head < H)[None, :]
+        g = _by_row(grad_out + member * (grad_batch * ALIGN), row, exists, grad_node * ALIGN,
+                    inner_v, inside_v, ACC)
+        o = _by_row(out + member * rows * (H * DV), row, exists, H * DV, inner_v, inside_v, ACC)
+        row_at = (member * rows + row.to(tl.int64))[:, None]
+        valid_head = exists[:, None] & (head < H)[None, :]
         mean = tl.sum(g * o, axis=2)
         if grad_lse is not None:
-            mean -= tl.load(grad_lse + own * H + head[None, :], mask=known_head, other=0)
-        tl.store(delta + own * H + head[None, :], mean, mask=known_head)
-        own_stats = stats + own * (2 * H) + head[None, :]
-        most = tl.load(own_stats, mask=known_head, other=0)
-        inverse = tl.load(own_stats + H, mask=known_head, other=0)
+            mean -= tl.load(grad_lse + row_at * H + head[None, :], mask=valid_head, other=0)
+        tl.store(delta + row_at * H + head[None, :], mean, mask=valid_head)
+        row_stats = stats + row_at * (2 * H) + head[None, :]
+        most = tl.load(row_stats, mask=valid_head, other=0)
+        inverse = tl.load(row_stats + H, mask=valid_head, other=0)
         if projected_grad is not None:
-            pg = _own(projected_grad + member * rows * (H * FV), row, known, H * FV, inner_fv,
-                      inside_fv, ACC)
+            pg = _by_row(projected_grad + member * rows * (H * FV), row, exists, H * FV, inner_fv,
+                         inside_fv, ACC)
             result_fv = tl.zeros((R, BH, BFV), ACC)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        node = tl.load(column + place, mask=live, other=0)
-        number = tl.load(edge + place, mask=live, other=0)
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        node = tl.load(column + position, mask=live, other=0)
+        number = tl.load(edge + position, mask=live, other=0)
         edge_at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
-        mine = live[:, :, None] & there
+        valid = live[:, :, None] & there
         # ---- recompute scores ----
         if SCORE == 0:
             s = tl.zeros((R, E, BH), ACC)
@@ -564,12 +553,12 @@ def attend_backward_rows(
                 by = _term(gain, gain_index, gain_start, number, live, head, H, GAIN, ACC)
                 s *= by
         # ---- gradients of the scores ----
-        if given is not None:
-            ds = tl.load(given + edge_at, mask=mine, other=0).to(ACC)
+        if grad_scores is not None:
+            ds = tl.load(grad_scores + edge_at, mask=valid, other=0).to(ACC)
         else:
             if bias is not None:
                 s += _term(bias, bias_index, bias_start, number, live, head, H, BIAS, ACC)
-            p = tl.where(mine, tl.exp(s - most[:, None]) * inverse[:, None], 0.0)
+            p = tl.where(valid, tl.exp(s - most[:, None]) * inverse[:, None], 0.0)
             v = _carried(values, node, value_node * ALIGN, edge_value, member * edge_value_batch,
                          number, live, inner_v, inside_v, H * DV, ACC)
             dw = tl.sum(g[:, None] * v, axis=3)
@@ -578,11 +567,11 @@ def attend_backward_rows(
                 dw += tl.sum(xv[:, :, None, :] * pg[:, None], axis=3)
             w = p
             if DROPOUT:
-                kept = _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
-                             ACC)
-                dw *= kept
-                w = p * kept
-            ds = tl.where(mine, p * (dw - mean[:, None]), 0.0)
+                drop_mask = _dropout_mask(number, head, member, seed, member_seed, first_edge,
+                                          threshold, keep, ACC)
+                dw *= drop_mask
+                w = p * drop_mask
+            ds = tl.where(valid, p * (dw - mean[:, None]), 0.0)
             # ---- gradients of edge values ----
             if grad_edge_value is not None:
                 at = (member * edges + number.to(tl.int64))[:, :, None, None] * (H * DV)
@@ -596,17 +585,17 @@ def attend_backward_rows(
                     at = (copy + number.to(tl.int64))[:, :, None] * FV + f
                     tl.store(grad_edge_value_features + at, dx, mask=live[:, :, None] & (f < FV))
             if edge_weight is not None:
-                tl.store(edge_weight + edge_at, w, mask=mine)
+                tl.store(edge_weight + edge_at, w, mask=valid)
         # ---- gradients of bias and gain ----
         if grad_bias is not None:
-            tl.store(grad_bias + edge_at, ds, mask=mine)
+            tl.store(grad_bias + edge_at, ds, mask=valid)
         if SCORE != 0:
             if grad_gain is not None:
-                tl.store(grad_gain + edge_at, ds * raw, mask=mine)
+                tl.store(grad_gain + edge_at, ds * raw, mask=valid)
             if gain is not None:
                 ds *= by
             if edge_grad is not None:
-                tl.store(edge_grad + edge_at, ds, mask=mine)
+                tl.store(edge_grad + edge_at, ds, mask=valid)
             # ---- gradients through the score ----
             at = (member * edges + number.to(tl.int64))[:, :, None, None] * (H * D)
             at = at + inner[None, None]
@@ -638,13 +627,13 @@ def attend_backward_rows(
                         dx_f = tl.sum(tl.sum(dz * w_f[None, None], axis=3), axis=2)
                         tl.store(to + f, dx_f, mask=live)
     if grad_query is not None:
-        _put(result, grad_query, slot_query, member, rows, slot_count, row, slot, known, inner,
+        _put(result, grad_query, slot_query, member, rows, slot_count, row, slot, exists, inner,
              inside, H * D)
     if grad_projected is not None:
-        _put(result_fk, grad_projected, slot_projected, member, rows, slot_count, row, slot, known,
+        _put(result_fk, grad_projected, slot_projected, member, rows, slot_count, row, slot, exists,
              inner_fk, inside_fk, H * FK)
     if sums is not None:
-        _put(result_fv, sums, slot_sums, member, rows, slot_count, row, slot, known, inner_fv,
+        _put(result_fv, sums, slot_sums, member, rows, slot_count, row, slot, exists, inner_fv,
              inside_fv, H * FV)
     if grad_score_weight is not None:
         at = (first_program + block * members + member).to(tl.int64) * (H * D) + inner
@@ -677,7 +666,7 @@ def attend_backward_columns(
     ``edge_grad`` are passed.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
-    row, begin, end, slot, known = _items(items, count, block, R)
+    row, begin, end, slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
     inner, inside = _inner(heads, H, D, BH, BD)
@@ -686,23 +675,23 @@ def attend_backward_columns(
     bias_start, gain_start = member * bias_batch, member * gain_batch
     if SCORE != 0:
         queries = query + member * (query_batch * ALIGN)
-        k = _own(key + member * (key_batch * ALIGN), row, known, key_node * ALIGN, inner, inside,
-                 ACC)
+        k = _by_row(key + member * (key_batch * ALIGN), row, exists, key_node * ALIGN, inner,
+                    inside, ACC)
     a = _score_vector(score_weight, inner, inside, ACC)
     if grad_out is not None:
         grads = grad_out + member * (grad_batch * ALIGN)
-        v = _own(value + member * (value_batch * ALIGN), row, known, value_node * ALIGN, inner_v,
-                 inside_v, ACC)
+        v = _by_row(value + member * (value_batch * ALIGN), row, exists, value_node * ALIGN,
+                    inner_v, inside_v, ACC)
     if grad_key is not None:
         result = tl.zeros((R, BH, BD), ACC)
     if grad_value is not None:
         result_v = tl.zeros((R, BH, BDV), ACC)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        node = tl.load(column + place, mask=live, other=0)
-        number = tl.load(edge + place, mask=live, other=0)
-        mine = live[:, :, None] & (head < H)[None, None]
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        node = tl.load(column + position, mask=live, other=0)
+        number = tl.load(edge + position, mask=live, other=0)
+        valid = live[:, :, None] & (head < H)[None, None]
         if SCORE != 0:
             if SCORE == 1:  # With edge keys, `edge_grad` is passed and no score is recomputed.
                 q = _gathered(queries, node, live, query_node * ALIGN, inner, inside, ACC)
@@ -716,9 +705,9 @@ def attend_backward_columns(
         if edge_grad is not None or edge_weight is not None:
             at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
             if edge_grad is not None:
-                ds = tl.load(edge_grad + at, mask=mine, other=0).to(ACC)
+                ds = tl.load(edge_grad + at, mask=valid, other=0).to(ACC)
             if edge_weight is not None:
-                w = tl.load(edge_weight + at, mask=mine, other=0)
+                w = tl.load(edge_weight + at, mask=valid, other=0)
         else:
             # ---- recompute weights ----
             s = tl.zeros((R, E, BH), ACC) if SCORE == 0 else raw
@@ -730,20 +719,20 @@ def attend_backward_columns(
             twice = 2 * node
             most = _by_head(stats + member * columns * (2 * H), twice, live, head, H, ACC)
             inverse = _by_head(stats + member * columns * (2 * H), twice + 1, live, head, H, ACC)
-            w = tl.where(mine, tl.exp(s - most) * inverse, 0.0)
+            w = tl.where(valid, tl.exp(s - most) * inverse, 0.0)
             if DROPOUT:
-                kept = _kept(number, head, member, seed, member_seed, first_edge, threshold, keep,
-                             ACC)
+                drop_mask = _dropout_mask(number, head, member, seed, member_seed, first_edge,
+                                          threshold, keep, ACC)
             if grad_key is not None:
                 dw = tl.sum(v[:, None] * g, axis=3)
                 if DROPOUT:
-                    dw *= kept
+                    dw *= drop_mask
                 mean = _by_head(delta + member * columns * H, node, live, head, H, ACC)
-                ds = tl.where(mine, w * (dw - mean), 0.0)
+                ds = tl.where(valid, w * (dw - mean), 0.0)
                 if gain is not None:
                     ds *= by
             if DROPOUT:
-                w *= kept
+                w *= drop_mask
         if grad_key is not None:
             if SCORE == 1:
                 result += tl.sum((ds * scale_)[:, :, :, None] * z, axis=1)
@@ -753,16 +742,16 @@ def attend_backward_columns(
         if grad_value is not None:
             result_v += tl.sum(w[:, :, :, None] * g, axis=1)
     if grad_key is not None:
-        _put(result, grad_key, slot_key, member, rows, slot_count, row, slot, known, inner, inside,
+        _put(result, grad_key, slot_key, member, rows, slot_count, row, slot, exists, inner, inside,
              H * D)
     if grad_value is not None:
-        _put(result_v, grad_value, slot_value, member, rows, slot_count, row, slot, known, inner_v,
+        _put(result_v, grad_value, slot_value, member, rows, slot_count, row, slot, exists, inner_v,
              inside_v, H * DV)
 
 
 @triton.jit(do_not_specialize=SIZES)
 def projection_gradient(
-    row, column, edge, edges: "i64", members: "i64", share: "i64",
+    row, column, edge, edges: "i64", members: "i64", edges_per_program: "i64",
     query, query_batch: "i64", query_node: "i64",
     key, key_batch: "i64", key_node: "i64",
     key_features, key_weight, score_weight, edge_grad, grad_weight,
@@ -773,11 +762,11 @@ def projection_gradient(
 ):
     """Compute the gradient of the weight that projects edge keys, for an additive score.
 
-    A program sums over ``share`` edges of any rows, for ``BF`` features, and writes its partial sum
-    to ``grad_weight [programs, F, H, D]``.
+    A program sums over ``edges_per_program`` edges of any rows, for ``BF`` features, and writes its
+    partial sum to ``grad_weight [programs, F, H, D]``.
     """
-    block, member, part = _program(members, ((H + BH - 1) // BH) * ((FK + BF - 1) // BF))
-    heads, first_f = part % ((H + BH - 1) // BH), part // ((H + BH - 1) // BH) * BF
+    block, member, tile = _program(members, ((H + BH - 1) // BH) * ((FK + BF - 1) // BF))
+    heads, first_f = tile % ((H + BH - 1) // BH), tile // ((H + BH - 1) // BH) * BF
     number_of = block * members + member
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
@@ -786,12 +775,12 @@ def projection_gradient(
     slope_ = tl.full((), slope, ACC)
     a = _score_vector(score_weight, inner, inside, ACC)
     result = tl.zeros((BF, BH, BD), ACC)
-    for first in range(0, share, E):
-        place = block.to(tl.int64) * share + first + tl.arange(0, E)
-        live = (first + tl.arange(0, E) < share) & (place < edges)
-        target = tl.load(row + place, mask=live, other=0)[None, :]
-        source = tl.load(column + place, mask=live, other=0)[None, :]
-        number = tl.load(edge + place, mask=live, other=0)[None, :]
+    for first in range(0, edges_per_program, E):
+        position = block.to(tl.int64) * edges_per_program + first + tl.arange(0, E)
+        live = (first + tl.arange(0, E) < edges_per_program) & (position < edges)
+        target = tl.load(row + position, mask=live, other=0)[None, :]
+        source = tl.load(column + position, mask=live, other=0)[None, :]
+        number = tl.load(edge + position, mask=live, other=0)[None, :]
         alive = live[None, :]
         z = _gathered(query + member * (query_batch * ALIGN), target, alive, query_node * ALIGN,
                       inner, inside, ACC)
@@ -809,7 +798,7 @@ def projection_gradient(
     tl.store(grad_weight + at, result, mask=(f < FK)[:, None, None] & inside[None])
 
 
-# ---- softmax of given scores ----
+# ---- softmax of scores ----
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -824,15 +813,15 @@ def softmax_totals(
     is the sum of weight times gradient.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
-    row, begin, end, slot, known = _items(items, count, block, R)
+    row, begin, end, slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
     most = tl.full((R, BH), float("-inf"), ACC)
     total = tl.zeros((R, BH), ACC)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        number = tl.load(edge + place, mask=live, other=0)
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        number = tl.load(edge + position, mask=live, other=0)
         s = _by_head(scores + member * edges * H, number, live, head, H, ACC)
         if grad is not None:
             total += tl.sum(s * _by_head(grad + member * edges * H, number, live, head, H, ACC), 1)
@@ -843,21 +832,21 @@ def softmax_totals(
             total = total * tl.exp(most - shift) + tl.sum(tl.exp(s - shift[:, None]), axis=1)
             most = greater
     shift = tl.where(most == float("-inf"), 0.0, most)
-    mine = known[:, None] & (head < H)[None, :]
+    valid = exists[:, None] & (head < H)[None, :]
     at = (member * rows + row.to(tl.int64))[:, None] * (2 * H) + head[None, :]
-    whole = mine & (slot < 0)[:, None]
+    is_row = valid & (slot < 0)[:, None]
     if slot_stats is not None:
         piece = member * slot_count + tl.maximum(slot, 0).to(tl.int64)
         to = piece[:, None] * (2 * H) + head[None, :]
-        part = mine & (slot >= 0)[:, None]
-        tl.store(slot_stats + to, shift, mask=part)
-        tl.store(slot_stats + to + H, total, mask=part)
+        is_piece = valid & (slot >= 0)[:, None]
+        tl.store(slot_stats + to, shift, mask=is_piece)
+        tl.store(slot_stats + to + H, total, mask=is_piece)
     if grad is not None:
-        tl.store(stats + at + H, total, mask=whole)
+        tl.store(stats + at + H, total, mask=is_row)
     else:
         inverse = tl.where(total == 0, 0.0, 1 / tl.where(total == 0, 1.0, total))
-        tl.store(stats + at, shift, mask=whole)
-        tl.store(stats + at + H, inverse, mask=whole)
+        tl.store(stats + at, shift, mask=is_row)
+        tl.store(stats + at + H, inverse, mask=is_row)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -871,18 +860,18 @@ def softmax_edges(
     are the gradients of the scores.
     """
     block, member, heads = _program(members, (H + BH - 1) // BH)
-    row, begin, end, _slot, known = _items(items, count, block, R)
+    row, begin, end, _slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
-    mine = known[:, None] & (head < H)[None, :]
-    own = stats + (member * rows + row.to(tl.int64))[:, None] * (2 * H) + head[None, :]
-    total = tl.load(own + H, mask=mine, other=0)
+    valid = exists[:, None] & (head < H)[None, :]
+    row_stats = stats + (member * rows + row.to(tl.int64))[:, None] * (2 * H) + head[None, :]
+    total = tl.load(row_stats + H, mask=valid, other=0)
     if grad is None:
-        most = tl.load(own, mask=mine, other=0)
+        most = tl.load(row_stats, mask=valid, other=0)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        number = tl.load(edge + place, mask=live, other=0)
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        number = tl.load(edge + position, mask=live, other=0)
         s = _by_head(scores + member * edges * H, number, live, head, H, ACC)
         if grad is not None:
             x = _by_head(grad + member * edges * H, number, live, head, H, ACC)
@@ -897,13 +886,10 @@ def softmax_edges(
 
 
 @triton.jit
-def _part(part, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
-    """Return heads, offsets and mask like :func:`_inner`, if programs share the width of a head.
-
-    ``part`` is the index of a part of a node's vectors: ``BH`` heads, and ``BD`` elements of each.
-    """
-    head = part // ((D + BD - 1) // BD) * BH + tl.arange(0, BH)
-    width = part % ((D + BD - 1) // BD) * BD + tl.arange(0, BD)
+def _head_tile(tile, H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr):
+    """Return heads, offsets and mask of ``tile``: ``BH`` heads, and ``BD`` elements of each."""
+    head = tile // ((D + BD - 1) // BD) * BH + tl.arange(0, BH)
+    width = tile % ((D + BD - 1) // BD) * BD + tl.arange(0, BD)
     inside = (head < H)[:, None] & (width < D)[None, :]
     return head, head[:, None] * D + width[None, :], inside
 
@@ -930,10 +916,10 @@ def aggregate(
 
     ``REDUCE`` is 0 for the sum, 1 for the mean, 2 for the maximum and 3 for the minimum.
     """
-    block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
-    row, begin, end, slot, known = _items(items, count, block, R)
+    block, member, tile = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
+    row, begin, end, slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
-    head, inner, inside = _part(part, H, D, BH, BD)
+    head, inner, inside = _head_tile(tile, H, D, BH, BD)
     values = value + member * (value_batch * ALIGN)
     if REDUCE < 2:
         result = tl.zeros((R, BH, BD), ACC)
@@ -941,12 +927,12 @@ def aggregate(
         result = tl.full((R, BH, BD), float("-inf"), ACC)
         bad = tl.zeros((R, BH, BD), tl.int32)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        node = tl.load(column + place, mask=live, other=0)
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        node = tl.load(column + position, mask=live, other=0)
         x = _gathered(values, node, live, value_node * ALIGN, inner, inside, ACC)
         if weight is not None:
-            number = tl.load(edge + place, mask=live, other=0)
+            number = tl.load(edge + position, mask=live, other=0)
             w = _by_head(weight + member * weight_batch * H, number, live, head, H, ACC)
             x *= w[:, :, :, None]
         if REDUCE < 2:
@@ -966,11 +952,11 @@ def aggregate(
     if slots is not None:
         piece = member * slot_count + tl.maximum(slot, 0).to(tl.int64)
         at = piece[:, None, None] * (H * D) + inner[None]
-        tl.store(slots + at, result, mask=(known & (slot >= 0))[:, None, None] & inside[None])
+        tl.store(slots + at, result, mask=(exists & (slot >= 0))[:, None, None] & inside[None])
     if REDUCE == 1:
         result /= tl.maximum(end - begin, 1).to(ACC)[:, None, None]
     at = (member * rows + row.to(tl.int64))[:, None, None] * (H * D) + inner[None]
-    tl.store(out + at, result, mask=(known & (slot < 0))[:, None, None] & inside[None])
+    tl.store(out + at, result, mask=(exists & (slot < 0))[:, None, None] & inside[None])
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -979,11 +965,11 @@ def aggregate_merge(
     REDUCE: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):
     """Merge the results of :func:`aggregate` for the pieces of a row, in order."""
-    block, member, part = _program(members, (SIZE + BLOCK - 1) // BLOCK)
+    block, member, tile = _program(members, (SIZE + BLOCK - 1) // BLOCK)
     row = tl.load(items + block * 3)
     begin, end = tl.load(items + block * 3 + 1), tl.load(items + block * 3 + 2)
     member = member.to(tl.int64)
-    at = part * BLOCK + tl.arange(0, BLOCK)
+    at = tile * BLOCK + tl.arange(0, BLOCK)
     result = tl.load(slots + (member * slot_count + begin) * SIZE + at, mask=at < SIZE, other=0)
     for slot in range(begin + 1, end):
         x = tl.load(slots + (member * slot_count + slot) * SIZE + at, mask=at < SIZE, other=0)
@@ -1015,25 +1001,25 @@ def aggregate_ties(
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
     """Count the edges of each row that reach its maximum or minimum, ``[B, rows, H, D]``."""
-    block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
-    row, begin, end, slot, known = _items(items, count, block, R)
+    block, member, tile = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
+    row, begin, end, slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
-    head, inner, inside = _part(part, H, D, BH, BD)
+    head, inner, inside = _head_tile(tile, H, D, BH, BD)
     values = value + member * (value_batch * ALIGN)
-    own = (member * rows + row.to(tl.int64))[:, None, None] * (H * D) + inner[None]
-    extreme = tl.load(out + own, mask=known[:, None, None] & inside[None], other=0)
+    row_at = (member * rows + row.to(tl.int64))[:, None, None] * (H * D) + inner[None]
+    extreme = tl.load(out + row_at, mask=exists[:, None, None] & inside[None], other=0)
     result = tl.zeros((R, BH, BD), ACC)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        node = tl.load(column + place, mask=live, other=0)
-        number = tl.load(edge + place, mask=live, other=0)
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        node = tl.load(column + position, mask=live, other=0)
+        number = tl.load(edge + position, mask=live, other=0)
         x = _gathered(values, node, live, value_node * ALIGN, inner, inside, ACC)
         start = member * weight_batch
         x *= _weights(weight, start, number, live, head, H, E, R, BH, ACC)[:, :, :, None]
         reached = _reaches(x, extreme[:, None], ACC) & live[:, :, None, None]
         result += tl.sum(reached.to(ACC), axis=1)
-    _put(result, ties, slots, member, rows, slot_count, row, slot, known, inner, inside, H * D)
+    _put(result, ties, slots, member, rows, slot_count, row, slot, exists, inner, inside, H * D)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -1044,34 +1030,31 @@ def aggregate_weight_gradient(
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute the gradients of edge weights ``[B, E, H]``: gradient of the row times the value.
-
-    For a maximum or minimum, ``out`` is passed, and only edges that reach it contribute.
-    """
+    """Compute the gradients of edge weights ``[B, E, H]``; with ``out`` only of tied edges."""
     block, member, heads = _program(members, (H + BH - 1) // BH)
-    row, begin, end, _slot, known = _items(items, count, block, R)
+    row, begin, end, _slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
     head = heads * BH + tl.arange(0, BH)
     values = value + member * (value_batch * ALIGN)
     grads = grad_out + member * (grad_batch * ALIGN)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        node = tl.load(column + place, mask=live, other=0)
-        number = tl.load(edge + place, mask=live, other=0)
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        node = tl.load(column + position, mask=live, other=0)
+        number = tl.load(edge + position, mask=live, other=0)
         result = tl.zeros((R, E, BH), ACC)
         for wide in range((D + BD - 1) // BD):
-            _, inner, inside = _part(heads * ((D + BD - 1) // BD) + wide, H, D, BH, BD)
-            g = _own(grads, row, known, grad_node * ALIGN, inner, inside, ACC)
+            _, inner, inside = _head_tile(heads * ((D + BD - 1) // BD) + wide, H, D, BH, BD)
+            g = _by_row(grads, row, exists, grad_node * ALIGN, inner, inside, ACC)
             x = _gathered(values, node, live, value_node * ALIGN, inner, inside, ACC)
-            part = g[:, None] * x
+            product = g[:, None] * x
             if out is not None:
-                own = (member * rows + row.to(tl.int64))[:, None, None] * (H * D) + inner[None]
-                extreme = tl.load(out + own, mask=known[:, None, None] & inside[None], other=0)
+                row_at = (member * rows + row.to(tl.int64))[:, None, None] * (H * D) + inner[None]
+                extreme = tl.load(out + row_at, mask=exists[:, None, None] & inside[None], other=0)
                 w = _by_head(weight + member * weight_batch * H, number, live, head, H, ACC)
                 reached = _reaches(w[:, :, :, None] * x, extreme[:, None], ACC)
-                part = tl.where(reached, part, 0.0)
-            result += tl.sum(part, axis=3)
+                product = tl.where(reached, product, 0.0)
+            result += tl.sum(product, axis=3)
         at = (member * edges + number.to(tl.int64))[:, :, None] * H + head[None, None]
         tl.store(grad_weight + at, result, mask=live[:, :, None] & (head < H)[None, None])
 
@@ -1079,33 +1062,30 @@ def aggregate_weight_gradient(
 @triton.jit(do_not_specialize=SIZES)
 def aggregate_extreme_gradient(
     items, count: "i64", column, edge, members: "i64", rows: "i64", columns: "i64",
-    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64", out, grad_share,
+    value, value_batch: "i64", value_node: "i64", weight, weight_batch: "i64", out, tie_grad,
     grad_value, slots, slot_count: "i64",
     H: tl.constexpr, D: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, ALIGN: tl.constexpr, ACC: tl.constexpr,
 ):
-    """Compute the gradients of the values for a maximum or minimum, in a pass over sources.
-
-    ``grad_share`` is the gradient of the extreme, divided by the number of edges that reach it.
-    """
-    block, member, part = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
-    row, begin, end, slot, known = _items(items, count, block, R)
+    """Compute the gradients of values from ``tie_grad``, the gradient of each tied edge."""
+    block, member, tile = _program(members, ((H + BH - 1) // BH) * ((D + BD - 1) // BD))
+    row, begin, end, slot, exists = _items(items, count, block, R)
     member = member.to(tl.int64)
-    head, inner, inside = _part(part, H, D, BH, BD)
-    x = _own(value + member * (value_batch * ALIGN), row, known, value_node * ALIGN, inner, inside,
-             ACC)
+    head, inner, inside = _head_tile(tile, H, D, BH, BD)
+    x = _by_row(value + member * (value_batch * ALIGN), row, exists, value_node * ALIGN, inner,
+                inside, ACC)
     result = tl.zeros((R, BH, BD), ACC)
     for first in range(0, tl.max(end - begin), E):
-        place = begin[:, None] + first + tl.arange(0, E)[None, :]
-        live = place < end[:, None]
-        node = tl.load(column + place, mask=live, other=0)
-        number = tl.load(edge + place, mask=live, other=0)
+        position = begin[:, None] + first + tl.arange(0, E)[None, :]
+        live = position < end[:, None]
+        node = tl.load(column + position, mask=live, other=0)
+        number = tl.load(edge + position, mask=live, other=0)
         start = member * weight_batch
         w = _weights(weight, start, number, live, head, H, E, R, BH, ACC)[:, :, :, None]
         at = (member * columns + node.to(tl.int64))[:, :, None, None] * (H * D) + inner[None, None]
         there = live[:, :, None, None] & inside[None, None]
         extreme = tl.load(out + at, mask=there, other=0)
-        share = tl.load(grad_share + at, mask=there, other=0)
-        result += tl.sum(tl.where(_reaches(w * x[:, None], extreme, ACC), w * share, 0.0), axis=1)
-    _put(result, grad_value, slots, member, rows, slot_count, row, slot, known, inner, inside,
+        tied = tl.load(tie_grad + at, mask=there, other=0)
+        result += tl.sum(tl.where(_reaches(w * x[:, None], extreme, ACC), w * tied, 0.0), axis=1)
+    _put(result, grad_value, slots, member, rows, slot_count, row, slot, exists, inner, inside,
          H * D)

@@ -68,28 +68,15 @@ def padded(size: int) -> int:
 
 @dataclass(frozen=True)
 class Tiles:
-    """Sizes of the tiles of a program.
-
-    Attributes:
-        heads: number of heads.
-        block: number of heads per program.
-        slots: number of edges that a program computes at a time.
-        warps: number of warps per program.
-    """
+    """Sizes of the tiles of a program."""
 
     heads: int
-    block: int
-    slots: int
+    block: int  # Number of heads per program.
+    slots: int  # Number of edges that a program computes at a time.
     warps: int
 
     def groups(self, side: TritonSide) -> tuple[tuple[Tensor, int, int], ...]:
-        """Return the long rows and the short rows of ``side``, and how programs divide them.
-
-        Returns:
-            For each group: table of the rows, number of rows per program, and number of edges of
-            each row that a program computes at a time. The number of short rows is limited, because
-            each row has its own sums.
-        """
+        """Return items, rows and slots per program, for the long and the short rows."""
         long = min(LONG_ROWS, self.slots)
         return (side.long, long, self.slots // long), (side.short, max(1, self.slots // 2), 1)
 
@@ -132,10 +119,7 @@ class Job:
         return x
 
     def nodes(self, name: str, x: Tensor, prefix: str = "") -> None:
-        """Set the argument ``name`` to ``x [B, N, H, D]`` or ``[N, H, D]``, and its strides.
-
-        The strides are the arguments ``<prefix>_node`` and ``<prefix>_batch``.
-        """
+        """Set the argument ``name`` to ``x [B, N, H, D]`` or ``[N, H, D]``, and its strides."""
         x = x.resolve_neg()
         width = x.shape[-1]
         dense = (x.stride(-1) == 1 or width == 1) and (x.stride(-2) == width or x.shape[-2] == 1)
@@ -150,10 +134,7 @@ class Job:
         return torch.empty(shape, dtype=self.accumulator, device=self.like.device)
 
     def results(self, side: TritonSide, members: int, **sizes: int) -> None:
-        """Allocate memory for partial results of long rows, which are cut into pieces.
-
-        ``sizes`` gives the number of elements per piece for each argument.
-        """
+        """Allocate partial results of long rows; ``sizes`` are elements per piece."""
         if side.slots:
             self.put(slot_count=side.slots)
             self.put(**{name: self.empty(members, side.slots, n) for name, n in sizes.items()})
@@ -161,10 +142,7 @@ class Job:
     def over_rows(
         self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int
     ) -> None:
-        """Run a kernel over all rows of ``side`` (targets or sources).
-
-        A few long rows, or several short ones, share a program.
-        """
+        """Run a kernel over all rows of ``side``, several of which share a program."""
         _, column, edge = side.tensors
         self.put(column=column, edge=edge, rows=side.rows, columns=side.columns)
         self.put(edges=side.edges, members=members)
@@ -172,54 +150,57 @@ class Job:
         for items, rows, slots in tiles.groups(side):
             count = len(items)
             programs = -(-count // rows) * members
-            own = {"items": items, "count": count, "first_program": first}
-            self.run(kernel, programs * blocks, tiles, R=rows, E=slots, **own)
+            item_range = {"items": items, "count": count, "first_program": first}
+            self.run(kernel, programs * blocks, tiles, R=rows, E=slots, **item_range)
             first += programs
 
     def merge(
-        self, kernel: str, side: TritonSide, members: int, tiles: Tiles, blocks: int, **own: Any
+        self,
+        kernel: str,
+        side: TritonSide,
+        members: int,
+        tiles: Tiles,
+        blocks: int,
+        **arguments: Any,
     ) -> None:
         """Run a kernel that combines the partial results of rows that were cut into pieces."""
         self.put(members=members, rows=side.rows, slot_count=side.slots)
         programs = len(side.merges) * members * blocks
-        self.run(kernel, programs, tiles, items=side.merges, **own)
+        self.run(kernel, programs, tiles, items=side.merges, **arguments)
 
     def merge_flat(
         self, kernel: str, side: TritonSide, members: int, slots: Any, out: Tensor
     ) -> None:
-        """Combine partial results by a kernel that treats all elements of a row alike.
-
-        It reads the partial results from ``slots`` and writes to ``out``.
-        """
+        """Combine the partial results in ``slots``, all elements of a row alike, into ``out``."""
         if side.slots:
             size = slots.shape[-1]
             block = min(padded(size), ELEMENTS)
-            own = {"slots": slots, "out": out, "SIZE": size, "BLOCK": block}
-            self.merge(kernel, side, members, Tiles(1, 1, 1, 1), -(-size // block), **own)
+            arguments = {"slots": slots, "out": out, "SIZE": size, "BLOCK": block}
+            self.merge(kernel, side, members, Tiles(1, 1, 1, 1), -(-size // block), **arguments)
 
-    def run(self, kernel: str, programs: int, tiles: Tiles, **own: Any) -> None:
+    def run(self, kernel: str, programs: int, tiles: Tiles, **arguments: Any) -> None:
         """Run ``programs`` programs of a kernel. Arguments that were not set are ``None`` or 0."""
         if not programs:
             return
         from edgewise.engines.triton_rows import kernels
 
         align = math.gcd(ALIGNED, *self.strides.values())
-        known: Mapping[str, Any] = {
+        values_by_name: Mapping[str, Any] = {
             **self.arguments,
             **{name: stride // align for name, stride in self.strides.items()},
-            **own,
+            **arguments,
             "ALIGN": align,
             "BH": tiles.block,
             "ACC": kernels.ACCUMULATORS[self.accumulator],
         }
         absent = _absent(kernel)
-        values = list(map(known.get, absent, absent.values()))
+        argument_values = list(map(values_by_name.get, absent, absent.values()))
         if _recorded is not None:
-            arguments = dict(zip(absent, values, strict=True))
+            arguments = dict(zip(absent, argument_values, strict=True))
             _recorded.append(Launch(kernel, programs, arguments, tiles.warps))
             return
         with _on(self.like.device):
-            _launch(kernel, programs, values, tiles.warps, self.like.device)
+            _launch(kernel, programs, argument_values, tiles.warps, self.like.device)
 
 
 _compiled: dict[Any, Any] = {}
@@ -236,11 +217,7 @@ def _absent(kernel: str) -> dict[str, int | None]:
 
 
 def _launch(kernel: str, programs: int, values: list[Any], warps: int, on: torch.device) -> None:
-    """Launch a kernel: the one that was compiled for such arguments, or a new one.
-
-    Triton would find the compiled kernel itself, but its search takes longer than the kernel runs
-    on a small graph.
-    """
+    """Launch a kernel; Triton's search for a compiled kernel takes longer than a small graph."""
     kinds = [
         (x.dtype, x.data_ptr() % ALIGNED == 0) if isinstance(x, Tensor) else x
         for x, absent in zip(values, _absent(kernel).values(), strict=True)
@@ -253,10 +230,10 @@ def _launch(kernel: str, programs: int, values: list[Any], warps: int, on: torch
         return
     from edgewise.engines.triton_rows import kernels
 
-    made = getattr(kernels, kernel)[(programs,)](*values, num_warps=warps)
+    compiled = getattr(kernels, kernel)[(programs,)](*values, num_warps=warps)
     # The interpreter makes no kernel. For an AMD GPU, Triton also looks at the sizes of tensors.
-    if made is not None and torch.version.hip is None:
-        _compiled[key] = made
+    if compiled is not None and torch.version.hip is None:
+        _compiled[key] = compiled
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:

@@ -33,11 +33,7 @@ pieces of a row are merged in order."""
 
 
 def sort_edges(row: Tensor, column: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort edges by row; return ``pointer [rows + 1]``, ``column [E]`` and ``edge [E]``, int32.
-
-    This is the CSR format of :class:`~edgewise.engines.rows.layout.RowsLayout`. Edges of the same
-    row keep their order. The host does not wait for the GPU.
-    """
+    """Sort edges by row like :func:`edgewise.engines.rows.layout.sort_edges`, without waiting."""
     sorted_row, edge = torch.sort(row, stable=True)
     bounds = torch.arange(rows + 1, device=row.device, dtype=sorted_row.dtype)
     pointer = torch.searchsorted(sorted_row, bounds, out_int32=True)
@@ -48,24 +44,10 @@ class TritonSide(SortedEdges):
     """Sorted edges for the Triton kernels, divided into programs. The host waits for the GPU once.
 
     A *slot* is the memory for the partial result of a piece of a row.
-
-    Attributes:
-        short: ``[count, 4]``, int32, for each row of at most ``SHORT`` edges: row, index of its
-            first edge, of its last edge + 1, and -1. Rows are sorted by decreasing degree; rows of
-            the same degree keep their order.
-        long: the same for pieces of longer rows, sorted by roughly decreasing degree. The last
-            number is the index of the piece's slot, or -1 if the row is not cut.
-        merges: ``[count, 3]``, for each row that is cut: row, index of its first slot, and of its
-            last slot + 1.
-        slots: number of slots.
     """
 
     def __init__(self, tensors: Sequence[Tensor], columns: int) -> None:
-        """Check the sorted edges and divide them into programs.
-
-        Raises:
-            ArgumentError: the pointer decreases somewhere, or an index is out of range.
-        """
+        """Check the sorted edges and divide them into programs."""
         super().__init__(tensors, columns)
         degree = self.tensors[0].diff()
         pieces = (degree + (PIECE - 1)) // PIECE
@@ -88,10 +70,13 @@ class TritonSide(SortedEdges):
         size = torch.where(degree > PIECE, SHORT + 64, size)
         order = torch.sort(size, stable=True, descending=True).indices
         long, rest = order[: self.rows - short], order[self.rows - short :]
+        # Rows of at most SHORT edges, by decreasing degree: row, first edge, last edge + 1 and -1.
         self.short = self._items(rest, torch.ones_like(rest), short, 0)
+        # The same for pieces of longer rows; the last number is a slot, or -1 for a whole row.
         self.long = self._items(long, pieces[long].long(), len(long) - cut + self.slots, self.slots)
         stop = pieces[order[:cut]].long().cumsum(0)
         start = stop - pieces[order[:cut]]
+        # For each row that is cut: row, first slot, and last slot + 1.
         self.merges = torch.stack([order[:cut], start, stop], 1).int()
         self._row: Tensor | None = None
 
@@ -116,10 +101,7 @@ class TritonSide(SortedEdges):
         )
 
     def _items(self, row: Tensor, pieces: Tensor, count: int, slots: int) -> Tensor:
-        """Return ``[count, 4]``: row, first edge, last edge + 1 and slot for each piece.
-
-        ``pieces`` is the number of pieces of each row. Only the first ``slots`` pieces have a slot.
-        """
+        """Return row, first edge, last edge + 1 and slot (of the first ``slots``) of each piece."""
         number = torch.arange(count, device=row.device)
         of = torch.repeat_interleave(pieces, output_size=count)
         rank = number - starts(pieces)[of]
@@ -144,28 +126,19 @@ class TritonLayout(RowsLayout):
             return TritonSide(sort_edges(row, column, rows), columns)
 
 
-_KNOWN = WeakTensorKeyDictionary()
+_SIDES = WeakTensorKeyDictionary()
 
 
-def triton_side(given: Sides, columns: int) -> TritonSide:
-    """Return sorted edges for the Triton kernels, also if a list of their tensors is given.
-
-    For a list, the result is cached until one of the tensors is replaced or modified.
-    """
-    if isinstance(given, TritonSide):
-        return given
-    assert not isinstance(given, SortedEdges)
-    return cached_side(_KNOWN, given, columns, lambda: TritonSide(given, columns))
+def triton_side(edges: Sides, columns: int) -> TritonSide:
+    """Return sorted edges for the Triton kernels, cached for a list of tensors."""
+    if isinstance(edges, TritonSide):
+        return edges
+    assert not isinstance(edges, SortedEdges)
+    return cached_side(_SIDES, edges, columns, lambda: TritonSide(edges, columns))
 
 
 def classes_of(index: Tensor, classes: int) -> TritonSide:
-    """Return the edges sorted by class, for sums over the edges of each class of a table.
-
-    The result is cached for each tensor ``index``.
-
-    Raises:
-        IndexError: a class is negative, or at least ``classes``.
-    """
+    """Return the edges sorted by class, cached; raise IndexError if a class is out of range."""
 
     def make() -> TritonSide:
         edge = torch.arange(len(index), device=index.device)
@@ -174,7 +147,7 @@ def classes_of(index: Tensor, classes: int) -> TritonSide:
         except ArgumentError as error:
             raise IndexError(BAD_CLASS) from error
 
-    return cached_side(_KNOWN, [index], classes, make)
+    return cached_side(_SIDES, [index], classes, make)
 
 
 assert SHORT < PIECE < LARGEST

@@ -29,6 +29,7 @@ from edgewise.interop.huggingface.llama import load_llama
 from edgewise.interop.huggingface.longformer import load_longformer
 from edgewise.interop.huggingface.mae import load_mae
 from edgewise.interop.huggingface.positions import with_positions
+from edgewise.interop.huggingface.pruning import load_pruned
 from edgewise.interop.huggingface.reformer import load_reformer
 from edgewise.interop.huggingface.swin import load_swin
 from edgewise.interop.huggingface.t5 import load_t5
@@ -139,7 +140,7 @@ def _build(checkpoint: Checkpoint, graph: Pattern | None, positions: int | None)
 
 register_when_imported()
 
-__all__ = ["FAMILIES", "load", "on_graph"]
+__all__ = ["FAMILIES", "load", "load_pruned", "on_graph"]
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import warnings
 
 import torch
 
-from edgewise._utils.arguments import check_count
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 
@@ -20,7 +20,7 @@ TABLES = {
 
 def with_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
     """Return the checkpoint with ``positions`` positions; learned positions are repeated."""
-    check_count("positions", positions, 1, "choose for example 4096")
+    check_range("positions", positions, "choose for example 4096", least=1, integer=True)
     kind = checkpoint["model_type"]
     if kind not in TABLES:
         raise ArgumentError(

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
+from edgewise.app.kinds.translation.buckets import BucketLoader
 from edgewise.app.train import Batch
-from edgewise.app.train.text.buckets import BucketLoader
 
 LENGTHS = torch.randint(1, 12, (60, 2), generator=torch.Generator().manual_seed(3))
 MOST = 50

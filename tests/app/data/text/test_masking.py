@@ -10,7 +10,7 @@ import torch
 
 from edgewise.app.kinds.language import MaskedText
 from edgewise.app.kinds.language.masked_text import _apart
-from edgewise.app.train.text.masking import held_out_masked_windows, mask_tokens, masked_windows
+from edgewise.app.kinds.language.masking import held_out_masked_windows, mask_tokens, masked_windows
 from tests.errors import refused
 from tests.places import needs
 
@@ -45,7 +45,7 @@ def test_there_is_always_something_to_find():
 
 def test_training_hides_others_every_time_and_validation_the_same():
     stream = torch.randint(5, 1000, (500,))
-    rule = {"first": 2, "hide": partial(mask_tokens, share=0.15, **RULE)}
+    rule = {"first": 2, "hide": partial(mask_tokens, fraction=0.15, **RULE)}
     train = masked_windows(stream, 17, 0, **rule)
     val = held_out_masked_windows(stream, 17, **rule)
     index = torch.arange(4)
@@ -66,7 +66,7 @@ def test_training_hides_others_every_time_and_validation_the_same():
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 32, 33, 40, 41, 250])
 def test_every_hidden_token_of_a_held_out_text_is_asked_for_once(count):
     stream = torch.arange(100, 100 + count)  # each token tells its place
-    hide = partial(mask_tokens, share=0.4, **RULE)
+    hide = partial(mask_tokens, fraction=0.4, **RULE)
     split = held_out_masked_windows(stream, 17, first=2, hide=hide)
     hidden = hide(stream, generator=torch.Generator().manual_seed(0))[1] + 100
     asked = {}
@@ -115,7 +115,7 @@ def test_no_sentence_that_fine_tuning_is_tested_on_is_read():
     from edgewise.app.kinds.texts import SST2
 
     lines = set(MaskedText(sources=("sst2",)).lines())
-    files = {name: [s for s, _ in found] for name, found in SST2().parts().parts.items()}
+    files = {name: [s for s, _ in found] for name, found in SST2().read_splits().texts.items()}
     assert lines == set(files["train"])
     # A few sentences of other splits are in the training split itself, as published.
     assert len(lines & set(files["val"] + files["test"])) < 15

@@ -11,7 +11,7 @@ PAIRS = [(f"the cat {i} ran", f"die Katze {i} lief") for i in range(40)]
 
 
 def pairs_of(**fields: object) -> tuple[list[tuple[str, str]], str]:
-    parts, column = PairTable(**fields).parts()
+    parts, column = PairTable(**fields).read_splits()
     assert list(parts) == ["train", "val", "test"]
     assert [len(lines[0]) for lines in parts.values()] == [33, 3, 4]
     return sorted(p for lines in parts.values() for p in zip(*lines, strict=True)), column
@@ -30,13 +30,13 @@ def test_two_columns_with_names_and_without(tmp_path):
     path.write_text("\n".join(f"{row},x{i}" for i, row in enumerate(rows)))
     assert pairs_of(path=str(path), source="1", target="2") == (sorted(PAIRS), "1")
     with refused("data.source", expected="a.csv", got="'1', '2', '3'", remedy="--data.source"):
-        PairTable(path=str(path)).parts()
+        PairTable(path=str(path)).read_splits()
 
 
 def test_a_header_that_looks_like_none_is_said(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("\n".join(["in English\tin German", *map("\t".join, PAIRS)]))
-    parts = PairTable(path=str(path)).parts().parts
+    parts = PairTable(path=str(path)).read_splits().texts
     assert sum(len(lines[0]) for lines in parts.values()) == len(PAIRS) + 1
     assert pairs_of(path=str(path), header=True) == (sorted(PAIRS), "in English")
 
@@ -53,7 +53,7 @@ def test_two_files_of_lines(tmp_path):
     with refused(
         "data.val_path, data.test_path", expected="no validation", got="a.en", remedy="omit"
     ):
-        PairTable(**fields, test_path=fields["path"]).parts()
+        PairTable(**fields, test_path=fields["path"]).read_splits()
     (tmp_path / "a.de").write_text("eins\nzwei\n")
     with refused(
         "a.en, a.de",
@@ -61,21 +61,21 @@ def test_two_files_of_lines(tmp_path):
         got="40 and 2",
         remedy="does not match",
     ):
-        PairTable(**fields).parts()
+        PairTable(**fields).read_splits()
 
 
 def test_a_file_to_test_on_and_rows_without_a_text(tmp_path):
     path, test = tmp_path / "a.csv", tmp_path / "test.csv"
     path.write_text("\n".join(["one,two", *map(",".join, PAIRS)]))
     test.write_text("one,two\na,b\n")
-    parts = PairTable(path=str(path), test_path=str(test)).parts().parts
+    parts = PairTable(path=str(path), test_path=str(test)).read_splits().texts
     assert parts["test"] == (["a"], ["b"])
     assert len(parts["train"][0]) == 36
     test.write_text("one,two\na,\n")
     with refused(str(test), expected="column 'two'", got="none in line 2", remedy="drop this row"):
-        PairTable(path=str(path), test_path=str(test)).parts()
+        PairTable(path=str(path), test_path=str(test)).read_splits()
     test.write_text("uno,two\na,b\n")
     with refused("data.source", expected="test.csv", got="'one'", remedy=""):
-        PairTable(path=str(path), test_path=str(test)).parts()
+        PairTable(path=str(path), test_path=str(test)).read_splits()
     with pytest.raises(FileNotFoundError, match="no such file"):
-        PairTable(path=str(tmp_path / "none.csv")).parts()
+        PairTable(path=str(tmp_path / "none.csv")).read_splits()

@@ -86,7 +86,7 @@ def test_one_tag_for_all_words_is_refused(tmp_path):
     path.write_text("Dogs\tX\nbark\tX\n\nCats\tX\nsleep\tX\n\n")
     got = "'X' for all words"
     with refused("data.target", expected="two tags in words.txt", got=got, remedy="--data.target"):
-        TagFile(path=str(path)).parts()
+        TagFile(path=str(path)).read_splits()
 
 
 ORDERS = [("word", "tag", "sentence"), ("sentence", "word", "tag"), ("tag", "sentence_id", "form")]

@@ -9,7 +9,7 @@ import torch
 
 from edgewise._utils.errors import MissingDataError
 from edgewise.app.kinds.language import Shakespeare, TextFiles, WarAndPeace, WikiText2
-from edgewise.app.train.text.windows import held_out_windows, training_windows
+from edgewise.app.kinds.language.windows import held_out_windows, training_windows
 from tests.errors import refused
 from tests.places import needs
 
@@ -96,7 +96,7 @@ def test_consecutive_rows_go_on_over_batches_and_epochs(path):
             followed.append(batch.continues)
             for row, wanted in enumerate(batch.target.view(3, 8)):
                 rows[row] += decoded(splits, wanted)
-    train = files.parts()[0]
+    train = files.read_splits()[0]
     of_row = (len(train) - 1) // 8 // 3
     assert of_row > 8, "the text is longer than two epochs"
     for row, found in enumerate(rows):

@@ -37,7 +37,7 @@ def test_two_columns_are_text_and_label_with_a_header_or_without(tmp_path, turne
     for delimiter in (",", "\t"):
         path = written(tmp_path / "b.csv", "", *columns, delimiter=delimiter)
         assert found(path) == ("text", "label", given)
-        parts = TextTable(path=path).parts().parts
+        parts = TextTable(path=path).read_splits().texts
         pairs = sorted(pair for part in parts.values() for pair in part)
         assert pairs == sorted(zip(REVIEWS, STARS, strict=True)), "the first row, too"
 
@@ -72,16 +72,16 @@ def test_of_more_columns_the_only_ones_that_it_can_be(tmp_path):
 
 def test_one_file_is_dealt_into_three_parts_with_their_share_of_every_label(tmp_path):
     path = written(tmp_path / "a.csv", "text,label", REVIEWS, STARS)
-    parts = TextTable(path=path, folds=5, val=0.25).parts().parts
+    parts = TextTable(path=path, folds=5, val=0.25).read_splits().texts
     assert {name: len(part) for name, part in parts.items()} == {"train": 36, "val": 12, "test": 12}
     for part in parts.values():
         assert sum(label == "1" for _, label in part) * 3 == len(part)
     assert len({text for part in parts.values() for text, _ in part}) == 60
-    other = TextTable(path=path, folds=5, val=0.25, split_seed=1).parts().parts
+    other = TextTable(path=path, folds=5, val=0.25, split_seed=1).read_splits().texts
     assert other["test"] != parts["test"]
     test = gzip.compress(b"text,label\nso so,1\n")
     (tmp_path / "test.csv.gz").write_bytes(test)
-    parts = TextTable(path=path, test_path=str(tmp_path / "test.csv.gz")).parts().parts
+    parts = TextTable(path=path, test_path=str(tmp_path / "test.csv.gz")).read_splits().texts
     assert parts["test"] == [("so so", "1")]
     assert len(parts["train"]) == 54
     assert len(parts["val"]) == 6

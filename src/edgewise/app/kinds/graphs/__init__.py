@@ -7,7 +7,6 @@ from edgewise.app.kinds.graphs.data import GraphData
 from edgewise.app.kinds.graphs.predict import GraphClasses
 from edgewise.app.kinds.graphs.tu import TU
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.train import tree_baselines
 from edgewise.app.train.tasks.classification import Classification
 
 __all__ = ["KIND", "TU"]
@@ -23,9 +22,7 @@ KIND = Kind(
             "gin-mutag",
             GraphData,
             (Classification,),
-            tree_baselines.candidates,
-            tree_baselines.is_large,
-            tree_baselines.MODULES,
+            "edgewise.app.train.tree_baselines",
         ),
     ),
     cases={GraphClasses: reasons.graph_class},

@@ -58,6 +58,8 @@ class GraphData(Data):
     A trained model is saved with the dict that :func:`kept_form` returns.
     """
 
+    section = "Whole graphs and molecules"
+
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import torch
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise.app.files.checksums import SHA256
 from edgewise.app.files.files import NAME, check_name, fetch, find_raw, naming
 from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled, node_features
@@ -45,6 +45,11 @@ class TU(GraphData):
         >>> splits = TU(name="ENZYMES", fold=3).load()  # doctest: +SKIP
     """
 
+    folders = (
+        "ENZYMES",
+        "MUTAG",
+    )
+
     name: str = "MUTAG"
     attributes: bool = True
     folds: int = 10
@@ -56,7 +61,7 @@ class TU(GraphData):
     def __post_init__(self) -> None:
         check_name(self.name)
         self._folds()
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 32")
+        check_range("data.batch_size", self.batch_size, "choose for example 32", least=1)
 
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.app.kinds.images import baseline, reasons, recipes
+from edgewise.app.kinds.images import reasons, recipes
 from edgewise.app.kinds.images.data import ImageData
 from edgewise.app.kinds.images.digits import Digits, Mnist
 from edgewise.app.kinds.images.files import Cifar10, ImageFolder
@@ -23,9 +23,7 @@ KIND = Kind(
             "digits",
             ImageData,
             (Classification,),
-            baseline.candidates,
-            baseline.is_large,
-            ("sklearn.linear_model", "sklearn.neighbors", "sklearn.pipeline"),
+            "edgewise.app.kinds.images.baseline",
         ),
     ),
     cases={ImageClasses: reasons.image_class},

@@ -7,8 +7,11 @@ from functools import cache, partial
 
 import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, batches_of, fit_classifier
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.preprocessing import Preprocessing
@@ -32,12 +35,6 @@ def is_large(run: Preprocessing) -> bool:
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting."""
-    require("sklearn", extra="train", purpose="logistic regression and nearest neighbours")
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     read, count = cache(partial(_read, splits)), splits.model_arguments["out_width"]
     for neighbours in NEIGHBOURS:
         fit = partial(fit_classifier, KNeighborsClassifier(neighbours), read, _pixels, count)
@@ -49,11 +46,10 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def _pixels(batch: Batch) -> np.ndarray:
-    found: np.ndarray = batch.inputs[0].flatten(1).numpy()
-    return found
+    return np.asarray(batch.inputs[0].flatten(1))
 
 
 def _read(splits: Splits) -> tuple[np.ndarray, np.ndarray]:
-    parts = list(batches_of(splits.train))
-    target = torch.cat([batch.target for batch in parts]).numpy()
-    return np.concatenate([_pixels(batch) for batch in parts]), target
+    batches = list(batches_of(splits.train))
+    target = torch.cat([batch.target for batch in batches]).numpy()
+    return np.concatenate([_pixels(batch) for batch in batches]), target

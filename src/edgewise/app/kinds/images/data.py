@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,16 +30,13 @@ BYTES_PER_PIXEL = 16  # Memory for decoding and converting an image.
 class ImageData(Data):
     """Base class of image data, with batches ``[B, C, H, W]``."""
 
+    section = "Images"
+
     provides: ClassVar[tuple[str, ...]] = ("image_size", "channels", "out_width")
 
     @abstractmethod
     def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
-        """Convert an image to the model input ``[C, H, W]``.
-
-        Args:
-            image: image of any size and mode.
-            preprocessing: saved preprocessing.
-        """
+        """Convert an image of any size and mode to the model input ``[C, H, W]``."""
 
 
 def find_images(folder: Path) -> list[Path]:
@@ -51,16 +47,7 @@ def find_images(folder: Path) -> list[Path]:
 def open_image(path: Path, size: int = 0) -> Image:
     """Decode an image, apply its EXIF orientation, and place transparent images on white.
 
-    Args:
-        path: the file.
-        size: size to which the image will be reduced, for faster decoding of large photos; 0 for
-            full resolution.
-
-    Raises:
-        MissingDataError: the file is missing.
-        ArgumentError: the file is damaged or not an image, or the image is larger than the limit
-            ``image_pixels``.
-        MissingExtraError: Pillow is not installed.
+    With ``size``, to which the image will be reduced, large photos are decoded faster.
     """
     require("PIL", extra="images", purpose="reading images")
     from PIL import Image, ImageOps
@@ -117,23 +104,9 @@ def pixels(image: Image, height: int, width: int, *, color: bool) -> Tensor:
 
 
 def bright_on_dark(values: Tensor) -> Tensor:
-    """Invert a grey image ``[1, H, W]`` if the border is bright, as in photos of handwriting.
-
-    Data sets of digits have bright ink on a dark background.
-    """
+    """Invert a grey image ``[1, H, W]`` if the border is bright, as in photos of handwriting."""
     rim = torch.cat([values[:, 0], values[:, -1], values[:, :, 0], values[:, :, -1]], dim=1)
     return 1 - values if float(rim.mean()) > 0.5 else values
-
-
-def bytes_of(count: int, channels: int, size: int) -> int:
-    """Return the memory in bytes for images, with one byte per channel and pixel.
-
-    Args:
-        count: number of images.
-        channels: channels per image.
-        size: height and width in pixels.
-    """
-    return math.prod((count, channels, size, size))
 
 
 def affine_maps(count: int, strength: float) -> Tensor:
@@ -145,8 +118,8 @@ def affine_maps(count: int, strength: float) -> Tensor:
 def warped(images: Tensor, strength: float) -> Tensor:
     """Apply a random affine map (:func:`affine_maps`) to each image of ``[B, C, H, W]``."""
     maps = affine_maps(len(images), strength)
-    places = F.affine_grid(maps, list(images.shape), align_corners=False)
-    return F.grid_sample(images, places, align_corners=False)
+    grid = F.affine_grid(maps, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, align_corners=False)
 
 
 def flipped(images: Tensor) -> Tensor:
@@ -156,10 +129,7 @@ def flipped(images: Tensor) -> Tensor:
 
 
 def warped_split(images: Tensor, labels: Tensor, strength: float = 0.0) -> Split:
-    """Return a split of images ``[N, C, H, W]``, randomly warped in every batch.
-
-    Images are numbers from 0 to 1, or bytes.
-    """
+    """Return a split of images ``[N, C, H, W]``, from 0 to 1 or bytes, warped in every batch."""
 
     def make(index: Tensor) -> Batch:
         chosen = images[index]

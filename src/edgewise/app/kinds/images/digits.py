@@ -17,8 +17,7 @@ from torch import Tensor
 from edgewise._utils.arguments import (
     check_features,
     check_labels,
-    check_least,
-    check_share,
+    check_range,
     check_shares,
     check_splits,
 )
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 SIDE, MNIST_SIDE = 8, 28  # Height and width in pixels.
 CLASSES = 10
 MNIST_ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist"
-MNIST_PARTS = {"train": "train", "test": "t10k"}
+MNIST_FILES = {"train": "train", "test": "t10k"}
 VALIDATED = 5000  # Number of validation images of MNIST.
 
 
@@ -76,6 +75,8 @@ class Digits(DigitImages):
         (torch.Size([64, 1, 8, 8]), torch.Size([64]))
     """
 
+    comes_with = "scikit-learn"
+
     val: float = 0.1
     test: float = 0.2
     split_seed: int = 0
@@ -87,28 +88,24 @@ class Digits(DigitImages):
     def __post_init__(self) -> None:
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
-        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
 
     def load(self) -> Splits:
         train, val, test = read_digits(self.val, self.test, self.split_seed)
-        parts = warped_split(*train, self.warp), warped_split(*val), warped_split(*test)
-        return self.splits(*parts, self.batch_size)
+        splits = warped_split(*train, self.warp), warped_split(*val), warped_split(*test)
+        return self.splits(*splits, self.batch_size)
 
 
-class Part(NamedTuple):
+class LabelledDigits(NamedTuple):
     """Images ``[N, 1, 8, 8]`` from 0 to 1 and digits ``[N]``."""
 
     images: Tensor
     labels: Tensor
 
 
-def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, Part]:
-    """Return the training, validation and test images, stratified by digit.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
-    """
+def read_digits(val: float, test: float, split_seed: int) -> tuple[LabelledDigits, ...]:
+    """Return the training, validation and test images, stratified by digit."""
     require("sklearn", extra="train", purpose="the handwritten digits")
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -120,12 +117,11 @@ def read_digits(val: float, test: float, split_seed: int) -> tuple[Part, Part, P
     check_features(images)
     check_labels(labels, CLASSES)
     split = partial(train_test_split, random_state=split_seed)
-    rest, tested = split(range(len(labels)), test_size=test, stratify=labels)
-    trained, chosen = split(rest, test_size=val / (1 - test), stratify=labels[rest])
-    parts = tuple(torch.tensor(index) for index in (trained, chosen, tested))
-    check_splits(**dict(zip(("train", "val", "test"), parts, strict=True)))
-    first, second, third = (Part(images[index], labels[index]) for index in parts)
-    return first, second, third
+    rest, test_index = split(range(len(labels)), test_size=test, stratify=labels)
+    train_index, val_index = split(rest, test_size=val / (1 - test), stratify=labels[rest])
+    indices = [torch.tensor(index) for index in (train_index, val_index, test_index)]
+    check_splits(**dict(zip(("train", "val", "test"), indices, strict=True)))
+    return tuple(LabelledDigits(images[index], labels[index]) for index in indices)
 
 
 @dataclass(frozen=True)
@@ -140,45 +136,41 @@ class Mnist(DigitImages):
         batch_size: images per batch.
     """
 
+    folders = ("MNIST",)
+
     warp: float = 0.0
     batch_size: int = 64
 
     side: ClassVar[int] = MNIST_SIDE
 
     def __post_init__(self) -> None:
-        check_share("data.warp", self.warp, "choose for example 0.1")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
 
     def load(self) -> Splits:
-        (images, labels), (tests, answers) = read_mnist("train"), read_mnist("test")
-        kept = len(images) - VALIDATED
+        (images, labels), (test_images, test_labels) = read_mnist("train"), read_mnist("test")
+        num_train = len(images) - VALIDATED
         return self.splits(
-            warped_split(images[:kept, None], labels[:kept], self.warp),
-            warped_split(images[kept:, None], labels[kept:]),
-            warped_split(tests[:, None], answers),
+            warped_split(images[:num_train, None], labels[:num_train], self.warp),
+            warped_split(images[num_train:, None], labels[num_train:]),
+            warped_split(test_images[:, None], test_labels),
             self.batch_size,
         )
 
 
-def read_mnist(part: str) -> tuple[Tensor, Tensor]:
-    """Return the images ``[N, 28, 28]`` (uint8) and digits ``[N]`` of ``"train"`` or ``"test"``.
-
-    No dependency of Edgewise reads the idx format, so NumPy skips the headers of 16 bytes (images)
-    and 8 bytes (labels). The checksums are verified first, so the headers are not parsed.
-
-    Raises:
-        MissingDataError: a file is missing.
-        ArgumentError: a file differs from the published one.
-    """
-    kinds = {"images-idx3": 16, "labels-idx1": 8}
-    names = [f"{part}-{kind}-ubyte.gz" for part in MNIST_PARTS.values() for kind in kinds]
+def read_mnist(split: str) -> tuple[Tensor, Tensor]:
+    """Return the images ``[N, 28, 28]`` (uint8) and digits ``[N]`` of ``"train"`` or ``"test"``."""
+    # No dependency of Edgewise reads the idx format. The checksums are verified first, so the
+    # headers of 16 bytes (images) and 8 bytes (labels) are skipped.
+    headers = {"images-idx3": 16, "labels-idx1": 8}
+    names = [f"{file}-{kind}-ubyte.gz" for file in MNIST_FILES.values() for kind in headers]
     raw = find_files("MNIST", {name: f"{MNIST_ADDRESS}/{name}" for name in names})
     images, labels = (
         torch.tensor(
             np.frombuffer(
-                read_bytes(raw / f"{MNIST_PARTS[part]}-{kind}-ubyte.gz"), np.uint8, offset=head
+                read_bytes(raw / f"{MNIST_FILES[split]}-{kind}-ubyte.gz"), np.uint8, offset=size
             )
         )
-        for kind, head in kinds.items()
+        for kind, size in headers.items()
     )
     return images.view(-1, MNIST_SIDE, MNIST_SIDE), labels.long()

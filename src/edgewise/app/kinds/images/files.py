@@ -15,9 +15,8 @@ from torch import Tensor
 
 from edgewise._utils.arguments import (
     check_choice,
-    check_least,
-    check_named,
-    check_share,
+    check_given,
+    check_range,
     check_shares,
     check_splits,
 )
@@ -28,7 +27,6 @@ from edgewise.app.files.files import find_raw, not_published, verify
 from edgewise.app.files.targets import class_counts
 from edgewise.app.kinds.images.data import (
     ImageData,
-    bytes_of,
     find_images,
     flipped,
     open_image,
@@ -83,17 +81,17 @@ class ImageFolder(ImageData):
     def __post_init__(self) -> None:
         check_choice("data.colors", self.colors, get_args(Colors))
         for name in ("image_size", "batch_size"):
-            check_least(f"data.{name}", getattr(self, name), 1, "choose for example 32")
+            check_range(f"data.{name}", getattr(self, name), "choose for example 32", least=1)
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
-        check_share("data.warp", self.warp, "choose for example 0.1")
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
 
     def load(self) -> Splits:
         require("PIL", extra="images", purpose="reading images")
-        check_named("data.path", self.path, "a folder with one subfolder per class")
-        files, keys, given = class_folders(Path(self.path), find_images)
-        labels = class_labels(keys, given, self.path, "images")
-        needed = bytes_of(len(files), self._channels, self.image_size)
+        check_given("data.path", self.path, "a folder with one subfolder per class")
+        files, keys, file_splits = class_folders(Path(self.path), find_images)
+        labels = class_labels(keys, file_splits, self.path, "images")
+        needed = len(files) * self._channels * self.image_size**2
         remedy = "choose a smaller --data.image_size, or fewer images"
         check_memory("data.image_size", needed, f"{len(files)} images", remedy)
         # Decoders release the GIL, so threads run in parallel.
@@ -101,13 +99,13 @@ class ImageFolder(ImageData):
             images = torch.stack(list(readers.map(self._read, files)))
         number = {label: index for index, label in enumerate(labels)}
         target = torch.tensor([number[key] for key in keys])
-        parts = fill_splits(given, keys, val=self.val, test=self.test, seed=self.split_seed)
-        check_splits(**parts)
-        mean, std = _mean_and_std(images[parts["train"]])
+        indices = fill_splits(file_splits, keys, val=self.val, test=self.test, seed=self.split_seed)
+        check_splits(**indices)
+        mean, std = _mean_and_std(images[indices["train"]])
         preprocessing = {"labels": labels, "mean": mean.tolist(), "std": std.tolist()}
 
         def split(name: str) -> Split:
-            index, varied = parts[name], name == "train"
+            index, varied = indices[name], name == "train"
             return Split(
                 len(index),
                 lambda batch: Batch(
@@ -127,7 +125,7 @@ class ImageFolder(ImageData):
             split("test"),
             self.batch_size,
             preprocessing=preprocessing,
-            class_counts=class_counts(target[parts["train"]], len(labels)),
+            class_counts=class_counts(target[indices["train"]], len(labels)),
         )
 
     def to_input(self, image: Image, preprocessing: dict[str, Any]) -> Tensor:
@@ -154,9 +152,9 @@ def _mean_and_std(images: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation of each channel of bytes, scaled to 0 to 1."""
     counts = [torch.bincount(channel.flatten(), minlength=256) for channel in images.unbind(1)]
     count = torch.stack(counts).double()
-    share, value = count / count.sum(1, keepdim=True), torch.arange(256).double() / 255
-    mean = share @ value
-    std = ((share @ value.square()) - mean.square()).clamp(min=0).sqrt()
+    fraction, value = count / count.sum(1, keepdim=True), torch.arange(256).double() / 255
+    mean = fraction @ value
+    std = ((fraction @ value.square()) - mean.square()).clamp(min=0).sqrt()
     return mean.float(), torch.where(std > 1e-3, std, 1.0).float()
 
 
@@ -173,6 +171,8 @@ class Cifar10(ImageData):
         batch_size: images per batch.
     """
 
+    folders = (CIFAR10,)
+
     flip: bool = False
     warp: float = 0.0
     val: float = 0.1
@@ -180,9 +180,9 @@ class Cifar10(ImageData):
     batch_size: int = 64
 
     def __post_init__(self) -> None:
-        check_share("data.val", self.val, "choose for example 0.1")
-        check_share("data.warp", self.warp, "choose for example 0.1")
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        check_range("data.val", self.val, "choose for example 0.1", least=0, below=1)
+        check_range("data.warp", self.warp, "choose for example 0.1", least=0, below=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
 
     def load(self) -> Splits:
         raw = find_raw(CIFAR10, [], not_published(CIFAR10, ["train", "test"]))

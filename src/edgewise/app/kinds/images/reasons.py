@@ -26,10 +26,8 @@ def explain_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explana
 
 def image_class(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
     """Yield the patches of an image as reasons for its class."""
-    given, out, scores = output_rows(predictor, value)
-    embedding = next(
-        (part for part in predictor.model.modules() if hasattr(part, "num_patches")), None
-    )
+    (images,), out, scores = output_rows(predictor, value)
+    embedding = next((m for m in predictor.model.modules() if hasattr(m, "num_patches")), None)
     if embedding is None:
         raise ArgumentError(
             "run",
@@ -37,7 +35,7 @@ def image_class(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
             got=type(predictor.model).__name__,
             remedy="train such a model, for example with `edgewise train digits`",
         )
-    height, width = given[0].shape[-2:]
+    height, width = images.shape[-2:]
     count = int(embedding.num_patches)  # type: ignore[arg-type]
     columns = round(math.sqrt(count * width / height))
     labels = patch_labels(count // columns, columns)

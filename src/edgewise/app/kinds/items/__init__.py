@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.app.kinds.items import baseline, reasons, recipes
+from edgewise.app.kinds.items import reasons, recipes
 from edgewise.app.kinds.items.data import Gowalla, Interactions
 from edgewise.app.kinds.items.files import InteractionFiles
 from edgewise.app.kinds.items.predict import Recommendations
@@ -23,7 +23,8 @@ KIND = Kind(
             "lightgcn-gowalla",
             Interactions,
             (Recommendation,),
-            baseline.candidates,
+            "edgewise.app.kinds.items.baseline",
+            "train,graphs",
         ),
     ),
     cases={Recommendations: reasons.recommended_items},

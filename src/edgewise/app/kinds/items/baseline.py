@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, Score
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
@@ -69,9 +70,6 @@ def interactions(graph: Graph, users: int, items: int) -> Any:
         users: number of users.
         items: number of items.
     """
-    require("scipy", extra="graphs", purpose="sparse matrices of interactions")
-    from scipy import sparse
-
     source, target = graph.edge_index.numpy()
     chosen = target < users
     place = target[chosen], source[chosen] - users
@@ -114,8 +112,6 @@ def item_knn(r: Any, count: int) -> Predict:
         r: interactions ``[users, items]``.
         count: number of nearest items of each item whose similarities are used.
     """
-    from scipy import sparse
-
     size = np.sqrt(np.maximum(np.ravel(r.sum(axis=0)), 1))
     unit = r.multiply(1 / size).tocsr().astype(np.float32)
     by_item, nearest = unit.T.tocsr(), []
@@ -172,8 +168,5 @@ def _normalised(r: Any) -> tuple[Any, np.ndarray]:
 
 def _singular_vectors(r: Any, count: int) -> np.ndarray:
     """Return the first right singular vectors of the normalised matrix, ``[items, count]``."""
-    require("sklearn", extra="train", purpose="singular vectors")
-    from sklearn.utils.extmath import randomized_svd
-
     _left, _values, right = randomized_svd(_normalised(r)[0], count, random_state=0)
     return np.ascontiguousarray(right.T, np.float32)

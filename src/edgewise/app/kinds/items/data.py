@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.app.files.edges import Ids, read_interactions
@@ -122,7 +122,7 @@ class Interactions(Data):
 
     def __post_init__(self) -> None:
         for name, least in (("negatives", 0), ("batch_size", 1), ("val_users", 0)):
-            check_least(f"data.{name}", getattr(self, name), least, "choose a larger number")
+            check_range(f"data.{name}", getattr(self, name), "choose a larger number", least=least)
         if not 0 < self.val < 1:
             raise ArgumentError(
                 "data.val",
@@ -271,6 +271,9 @@ class _ItemsOf:
 @dataclass(frozen=True)
 class Gowalla(Interactions):
     """Users and places of Gowalla, as split by LightGCN; validation is held out from training."""
+
+    folders = ("gowalla",)
+    section = "Links and recommendation"
 
     def read(self) -> Chosen:
         at = "gusye1234/LightGCN-PyTorch/947ca2b3b1d2d3545b114145710cb06c4e57b3d2/data/gowalla"

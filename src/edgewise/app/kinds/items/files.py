@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_named, check_shares
+from edgewise._utils.arguments import check_given, check_shares
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions
 from edgewise.app.files.edges import RATING, TIME, Column, read_interactions
@@ -70,7 +70,7 @@ class InteractionFiles(Interactions):
         check_shares(shares, "choose for example 0.1 and 0.1")
 
     def read(self) -> Chosen:
-        check_named("data.path", self.path, "a file of users and items")
+        check_given("data.path", self.path, "a file of users and items")
         paths = [open_source(path) for path in (self.path, self.test_path) if path]
         time, rating = TIME.named(self.time), RATING.named(self.rating)
         wanted = [column for column in (time, rating) if self._reads(column)]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_from_zero, check_least
+from edgewise._utils.arguments import check_range
 from edgewise.app.kinds.items.data import Interactions
 from edgewise.app.kinds.items.task import Recommendation
 from edgewise.app.predict.node_ids import KnownIds, Neighbours
@@ -54,8 +54,8 @@ class Recommendations(Predictor):
         return self.users.number(value)
 
     def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
-        check_least("top", top, 1, "choose a number of items, such as 10")
-        check_from_zero("evidence", evidence, "choose 0 for none")
+        check_range("top", top, "choose a number of items, such as 10", least=1)
+        check_range("evidence", evidence, "choose 0 for none", least=0)
         assert isinstance(self.model, Recommender)
         every = torch.arange(len(self.directions))
         scores = self.model.scores(self.states, torch.tensor(examples), every, self.graph)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_positive
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import require
 from edgewise.app.train.task import Task
 
@@ -52,7 +52,7 @@ class Recommendation(Task):
 
     def __post_init__(self) -> None:
         for name, value, usual in (("temperature", self.temperature, 0.1), ("k", self.k, 20)):
-            check_positive(f"task.{name}", value, f"choose for example {usual}")
+            check_range(f"task.{name}", value, f"choose for example {usual}", above=0)
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         outputs = outputs / self.temperature

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
 from edgewise.app.kinds.language import (
-    baseline,
     contrastive_recipes,
-    masked_baseline,
     masked_recipes,
     reasons,
     recipes,
@@ -55,15 +53,16 @@ KIND = Kind(
             "gpt-shakespeare",
             TextStream,
             (LanguageModeling,),
-            baseline.candidates,
+            "edgewise.app.kinds.language.baseline",
+            "graphs",
         ),
         Baselines(
             "masked words",
             "bert-wikitext",
             MaskedText,
             (MaskedLanguageModeling,),
-            masked_baseline.candidates,
-            masked_baseline.is_large,
+            "edgewise.app.kinds.language.masked_baseline",
+            "graphs",
         ),
     ),
     cases={Continuations: reasons.continuation, HiddenWords: reasons.hidden_words},

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
@@ -31,7 +31,6 @@ WEIGHTS = (1.0, 10.0, 100.0)
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same counts of the training text."""
-    require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = counts(splits)
     yield Candidate("unigrams", "", lambda: unigrams(pairs))
     for weight in WEIGHTS:
@@ -40,18 +39,13 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def counts(splits: Splits) -> Any:
-    """Return the counts of pairs of successive tokens, a SciPy matrix ``[V, V]``.
-
-    Rows are first tokens, columns second tokens.
-    """
-    from scipy import sparse
-
+    """Return the counts of pairs of successive tokens, a SciPy matrix ``[V, V]``."""
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
     total = sparse.csr_matrix((size, size), dtype=np.float64)
     # Windows may begin at any token; with this step they do not overlap.
     for batch in batches_of(splits.train, step=context):
-        before, after = batch.inputs[0].ids.flatten().numpy(), batch.target.numpy()
-        total += sparse.coo_matrix((np.ones(len(after)), (before, after)), (size, size)).tocsr()
+        first, second = batch.inputs[0].ids.flatten().numpy(), batch.target.numpy()
+        total += sparse.coo_matrix((np.ones(len(second)), (first, second)), (size, size)).tocsr()
     return total
 
 
@@ -65,7 +59,7 @@ def _bigrams(pairs: Any, weight: float) -> Score:
     logs = bigrams(pairs, weight)
 
     def score(batch: Batch) -> Tensor:
-        before = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy().copy()
-        return torch.from_numpy(logs(before)).float()
+        first = batch.select_outputs(batch.inputs[0].ids.flatten()).numpy().copy()
+        return torch.from_numpy(logs(first)).float()
 
     return score

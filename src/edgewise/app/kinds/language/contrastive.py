@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, check_positive
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import require
 from edgewise.app.train.task import Task
 from edgewise.app.train.tasks.text import text_model
@@ -57,7 +57,7 @@ class Contrastive(Task):
     takes: ClassVar[tuple[str, ...]] = ("longest_text",)
 
     def __post_init__(self) -> None:
-        check_positive("task.temperature", self.temperature, "choose for example 0.2")
+        check_range("task.temperature", self.temperature, "choose for example 0.2", above=0)
         check_choice("task.pool", self.pool, get_args(Pooling))
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
@@ -71,15 +71,14 @@ class Contrastive(Task):
         from torchmetrics.classification import MulticlassAccuracy
         from torchmetrics.wrappers import LambdaInputTransformer
 
-        known = MulticlassAccuracy(average="micro", validate_args=False)
-        return {"accuracy": LambdaInputTransformer(known, transform_pred=_nearest)}
+        accuracy = MulticlassAccuracy(average="micro", validate_args=False)
+        return {"accuracy": LambdaInputTransformer(accuracy, transform_pred=_nearest)}
 
 
 def _similarities(outputs: Tensor) -> Tensor:
     """Return the cosine similarities ``[M, M]`` of all views, with -inf on the diagonal."""
     unit = F.normalize(outputs, dim=-1)
-    own = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
-    return (unit @ unit.T).masked_fill(own, -torch.inf)
+    return (unit @ unit.T).fill_diagonal_(-torch.inf)
 
 
 def _nearest(outputs: Tensor) -> Tensor:

@@ -12,14 +12,13 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.files import naming
+from edgewise.app.kinds.language.windows import StreamSplit, held_out_windows, training_windows
 from edgewise.app.train.splits import Split, Splits, TextSplits
-from edgewise.app.train.text.text_data import TextData
+from edgewise.app.train.text.text_data import TextData, check_some
 from edgewise.app.train.text.tokenizer import Special, encode_all
-from edgewise.app.train.text.windows import StreamSplit, held_out_windows, training_windows
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-from edgewise.app.train.text.text_data import check_some
 
 EOS = "<eos>"
 
@@ -28,23 +27,19 @@ EOS = "<eos>"
 class TextStream(TextData):
     """Base class of long texts: the beginning is for validation, the end for test.
 
-    A batch is a set of windows ``[B, context]``. Training windows may begin at any token. In
-    validation and test every token is predicted exactly once, except for the first ``context``
-    tokens of the text, which are only input. The context of the first test windows is the end of
-    the training text. A vocabulary of characters is built from all three parts, other vocabularies
-    from the training text.
-
-    With ``consecutive``, each row of a batch continues in the next batch, for models that carry a
-    state. The training text is cut into ``batch_size`` rows, and an epoch continues where the
-    previous one ended; validation and test have one row.
+    A batch is a set of windows ``[B, context]``. In validation and test every token is predicted
+    exactly once, except for the first ``context`` tokens of the text. The context of the first test
+    windows is the end of the training text. A vocabulary of characters is built from all splits,
+    other vocabularies from the training text.
 
     Attributes:
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
         context: maximum number of tokens that a prediction depends on.
         windows: training windows per epoch; 0 for as many as fit without overlap.
         stride: number of tokens at the end of a window that are predicted in validation and test;
             0 for all.
-        consecutive: whether each batch continues the previous one.
+        consecutive: whether each row of a batch continues in the next batch, for models that carry
+            a state. The training text is cut into ``batch_size`` rows; validation and test have
+            one.
         val, test: fractions of the text used for validation (from its beginning) and test (from
             its end).
     """
@@ -80,10 +75,7 @@ class TextStream(TextData):
         self.shares("val", "test")
 
     def encode(self, tokenizer: Tokenizer, text: str) -> Tensor:
-        """Encode a text to token ids ``[N]``.
-
-        If the kind of the tokenizer is ``"words"``, line breaks become the token ``<eos>``.
-        """
+        """Encode a text to token ids ``[N]``."""
         return encode_all(tokenizer, [self._line_ends(text)])[0]
 
     def decode(self, tokenizer: Tokenizer, ids: Tensor) -> str:
@@ -98,10 +90,7 @@ class TextStream(TextData):
         return "\n".join(tokenizer.decode_batch(rows))
 
     def _line_ends(self, text: str) -> str:
-        """Replace line breaks by ``<eos>`` if the tokenizer has the kind ``"words"``.
-
-        That kind splits texts at white space, which is lost.
-        """
+        """Replace line breaks by ``<eos>`` if texts are split at white space, which is lost."""
         return text.replace("\n", f" {EOS} ") if self.kind == "words" else text
 
     @abstractmethod
@@ -112,7 +101,7 @@ class TextStream(TextData):
     def text(self) -> str:
         """Return the whole text."""
 
-    def parts(self) -> tuple[str, str, str]:
+    def read_splits(self) -> tuple[str, str, str]:
         """Return the training, validation and test text."""
         text = self.text()
         first, last = int(len(text) * self.val), int(len(text) * (1 - self.test))
@@ -123,11 +112,11 @@ class TextStream(TextData):
             return self._load()
 
     def _load(self) -> Splits:
-        parts = self.parts()
+        texts = self.read_splits()
         special: tuple[Special, ...] = ("unk", "eos") if self.kind == "words" else ()
-        learned = parts if self.kind == "characters" else parts[:1]
+        learned = texts if self.kind == "characters" else texts[:1]
         tokenizer = self.make_tokenizer(map(self._line_ends, learned), special)
-        train, val, test = (self.encode(tokenizer, part) for part in parts)
+        train, val, test = (self.encode(tokenizer, text) for text in texts)
         held_out: Callable[..., Split]
         if self.consecutive:
             windows: Split = StreamSplit.to_train(train, self.context, self.windows)
@@ -138,8 +127,8 @@ class TextStream(TextData):
             held_out = partial(held_out_windows, context=self.context, stride=stride)
         opening, val = val[: self.context], val[self.context :]
         for name, stream in (("val", val), ("test", test)):
-            wanted = "tokens after the first data.context ones" if name == "val" else "tokens"
-            check_some(name, stream, wanted)
+            expected = "tokens after the first data.context ones" if name == "val" else "tokens"
+            check_some(name, stream, expected)
         return TextSplits(
             {"vocab_size": tokenizer.get_vocab_size(), "longest_text": self.context},
             train=windows,

@@ -18,6 +18,8 @@ BOOK = re.compile(r"\*\*\* START OF[^\n]*\n(.*?)End of the Project Gutenberg", r
 class Shakespeare(TextStream):
     """Tiny Shakespeare: 1,115,394 characters of plays (Karpathy, 2015)."""
 
+    folders = ("tinyshakespeare",)
+
     def files(self) -> tuple[str, ...]:
         return ("input.txt",)
 
@@ -29,6 +31,8 @@ class Shakespeare(TextStream):
 @dataclass(frozen=True)
 class WarAndPeace(TextStream):
     """Tolstoy's novel in English: 3.2 million characters, without Project Gutenberg's notes."""
+
+    folders = ("war_and_peace",)
 
     def files(self) -> tuple[str, ...]:
         return ("2600-0.txt.gz",)
@@ -52,13 +56,15 @@ class WikiText2(TextStream):
     perplexities. The test set is the published test file.
     """
 
+    folders = ("wikitext-2",)
+
     def files(self) -> tuple[str, ...]:
         return ("valid.txt", "test.txt")
 
     def text(self) -> str:
         return "".join(self._read())
 
-    def parts(self) -> tuple[str, str, str]:
+    def read_splits(self) -> tuple[str, str, str]:
         valid, test = self._read()
         first = int(len(valid) * self.val)
         return valid[first:], valid[:first], test
@@ -71,17 +77,11 @@ class WikiText2(TextStream):
 
     def training_texts(self) -> list[str]:
         """Return the texts of the training set."""
-        return self.parts()[0].splitlines()
+        return self.read_splits()[0].splitlines()
 
 
 def _texts(name: str, at: str, stream: TextStream) -> list[str]:
-    """Return the text of each file of a public data set in a folder on GitHub.
-
-    Args:
-        name: name of the data set.
-        at: path of the folder on GitHub.
-        stream: data set with the names of the files.
-    """
+    """Return the text of each file of a public data set, whose folder on GitHub is ``at``."""
     addresses = {file: f"{GITHUB}/{at}/{file.removesuffix('.gz')}" for file in stream.files()}
     return list(raw_texts(name, addresses).values())
 
@@ -92,8 +92,6 @@ class TextFiles(TextStream):
 
     Attributes:
         paths: text files in UTF-8, plain or gzipped.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
-        context, windows, stride, consecutive, val, test: see :class:`TextStream`.
 
     Example:
         >>> from edgewise.app.kinds.language import TextFiles

@@ -30,8 +30,6 @@ class TextHalves(UnlabelledTexts):
 
     Attributes:
         max_length: maximum number of tokens of a text; longer texts are truncated.
-        sources, paths, test_paths, val: see :class:`UnlabelledTexts`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     max_length: int = 64
@@ -42,53 +40,37 @@ class TextHalves(UnlabelledTexts):
         self.at_least("max_length", 2, 64)
 
     def load(self) -> Splits:
-        parts = self.texts()
-        tokenizer = self.make_tokenizer(parts["train"], SPECIAL)
+        texts = self.texts()
+        tokenizer = self.make_tokenizer(texts["train"], SPECIAL)
         first, last = special_id(tokenizer, "cls"), special_id(tokenizer, "sep")
         splits = {}
-        for name, texts in parts.items():
-            packed = PackedTexts(*encode_all(tokenizer, texts)).cut(self.max_length)
-            kept = PackedTexts(*packed.take((packed.sizes >= 2).nonzero().flatten()))
-            check_some(name, kept.ids)
-            splits[name] = halves_split(kept, first, last, fixed=name != "train")
+        for name, lines in texts.items():
+            packed = PackedTexts(*encode_all(tokenizer, lines)).cut(self.max_length)
+            packed = PackedTexts(*packed.take((packed.sizes >= 2).nonzero().flatten()))
+            check_some(name, packed.ids)
+            splits[name] = halves_split(packed, first, last, fixed=name != "train")
         sizes = {"vocab_size": tokenizer.get_vocab_size(), "longest_text": self.max_length}
         train, val, test = splits.values()
         return TextSplits(sizes, train, val, test, self.batch_size, tokenizer)
 
 
 def halves_split(texts: PackedTexts, first: int, last: int, *, fixed: bool) -> Split:
-    """Return a split of the halves of texts.
+    """Return a split of the halves of texts of at least two tokens, with the ids of both ends.
 
-    Args:
-        texts: texts of at least two tokens.
-        first: id of ``<cls>``.
-        last: id of ``<sep>``.
-        fixed: whether each text is always split in the same way, in any batch.
+    If ``fixed``, a text is split in the same way in every batch.
     """
-    own = chosen(texts.sizes, HALF, torch.Generator().manual_seed(0)) if fixed else None
+    fixed_half = chosen(texts.sizes, HALF, torch.Generator().manual_seed(0)) if fixed else None
 
     def make(index: Tensor) -> Batch:
-        where, sizes = texts.where(index), texts.sizes[index]
-        in_first = chosen(sizes, HALF) if own is None else own[where]
-        return halves(texts.ids[where], sizes, in_first, first, last)
+        position, sizes, count = texts.where(index), texts.sizes[index], len(index)
+        in_first = chosen(sizes, HALF) if fixed_half is None else fixed_half[position]
+        half = torch.arange(count).repeat_interleave(sizes) + count * ~in_first
+        halves = torch.arange(2 * count)
+        half_of_token = torch.cat([halves, half, halves])
+        ends = texts.ids.new_full((2, 2 * count), first)
+        ends[1] = last
+        ids = torch.cat([ends[0], texts.ids[position], ends[1]])[half_of_token.argsort(stable=True)]
+        tokens = Tokens(ids, half_of_token.bincount(minlength=2 * count))
+        return Batch((tokens,), halves.roll(count))
 
     return Split(len(texts), make)
-
-
-def halves(ids: Tensor, sizes: Tensor, in_first: Tensor, first: int, last: int) -> Batch:
-    """Return the batch of the halves of texts.
-
-    Args:
-        ids: packed token ids of B texts, ``[N]``.
-        sizes: length of each text, ``[B]``.
-        in_first: whether a token is in the first half of its text, ``[N]``.
-        first: id of ``<cls>``.
-        last: id of ``<sep>``.
-    """
-    count = len(sizes)
-    half = torch.arange(count).repeat_interleave(sizes) + count * ~in_first
-    every = torch.arange(2 * count)
-    owner = torch.cat([every, half, every])
-    ids = torch.cat([ids.new_full((2 * count,), first), ids, ids.new_full((2 * count,), last)])
-    tokens = Tokens(ids[owner.argsort(stable=True)], owner.bincount(minlength=2 * count))
-    return Batch((tokens,), every.roll(count))

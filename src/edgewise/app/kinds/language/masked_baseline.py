@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.kinds.language.baseline import unigrams
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
@@ -52,7 +52,6 @@ def is_large(run: Preprocessing) -> bool:
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting; all use the same counts of the training text."""
-    require("scipy", extra="graphs", purpose="counts of pairs of tokens")
     pairs = cache(partial(_pairs, splits, recipe.seed))
     yield Candidate("unigrams", "", lambda: unigrams(pairs()[-1]))
     for smoothing in SMOOTHING:
@@ -62,53 +61,45 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 @torch.random.fork_rng()
 def _pairs(splits: Splits, seed: int) -> Pairs:
-    """Count pairs in the training text.
-
-    Args:
-        splits: loaded data.
-        seed: random seed of the masks, which determine the counts at distance 0.
-    """
-    from scipy import sparse
-
+    """Count pairs in the training text; the seed of the masks determines those at distance 0."""
     torch.manual_seed(seed)
     size, context = (splits.model_arguments[name] for name in ("vocab_size", "longest_text"))
-    total = {at: sparse.csr_matrix((size + 1, size)) for at in WEIGHTS}
+    total = {distance: sparse.csr_matrix((size + 1, size)) for distance in WEIGHTS}
     # Windows may begin at any token; with this step they do not overlap.
     for batch in batches_of(splits.train, step=context - 1):
-        tokens, places = batch.inputs
-        text = tokens.ids.flatten().index_copy(0, places, batch.target).view_as(tokens.ids)
+        tokens, masked = batch.inputs
+        text = tokens.ids.flatten().index_copy(0, masked, batch.target).view_as(tokens.ids)
         padded = _padded(text, size)
         words = text[:, 1:]  # The first token is <cls>.
-        for at in WEIGHTS:
-            near = padded[:, MAX_DISTANCE + 1 + at :][:, : words.shape[1]].flatten()
-            pairs = near, words.flatten()
-            if at == 0:
-                pairs = tokens.ids.flatten()[places], batch.target
-            where = tuple(one.numpy() for one in pairs)
-            found = sparse.coo_matrix((np.ones(len(pairs[0])), where), (size + 1, size))
-            total[at] += found.tocsr()
+        for distance in WEIGHTS:
+            near = padded[:, MAX_DISTANCE + 1 + distance :][:, : words.shape[1]].flatten()
+            row, column = near.numpy(), words.flatten().numpy()
+            if distance == 0:
+                row, column = tokens.ids.flatten()[masked].numpy(), batch.target.numpy()
+            counts = sparse.coo_matrix((np.ones(len(row)), (row, column)), (size + 1, size))
+            total[distance] += counts.tocsr()
     return total
 
 
 def _padded(ids: Tensor, value: int) -> Tensor:
-    """Return windows ``[B, T]`` with places for the neighbours outside, ``[B, T + 4]``."""
+    """Return windows ``[B, T]`` with ``value`` for the neighbours outside, ``[B, T + 4]``."""
     return torch.nn.functional.pad(ids, (MAX_DISTANCE, MAX_DISTANCE), value=value)
 
 
 def _naive_bayes(pairs: Callable[[], Pairs], smoothing: float) -> Score:
     single, terms = probability(pairs()[-1]), {}
     prior = np.log(single).astype(np.float32)
-    for at, weight in WEIGHTS.items():
-        term = pairs()[at].copy()
+    for distance, weight in WEIGHTS.items():
+        term = pairs()[distance].copy()
         term.data = weight * np.log1p(term.data / (smoothing * single[term.indices]))
-        terms[at] = term.astype(np.float32)
+        terms[distance] = term.astype(np.float32)
 
     def score(batch: Batch) -> Tensor:
-        tokens, places = batch.inputs
+        tokens, masked = batch.inputs
         width = tokens.ids.shape[1]
-        row, column = places // width, places % width + MAX_DISTANCE
+        row, column = masked // width, masked % width + MAX_DISTANCE
         padded = _padded(tokens.ids, len(single))
-        found = sum(terms[at][padded[row, column + at].numpy()] for at in WEIGHTS)
-        return torch.from_numpy(found.toarray() + prior)
+        logs = sum(terms[d][padded[row, column + d].numpy()] for d in WEIGHTS)
+        return torch.from_numpy(logs.toarray() + prior)
 
     return score

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from edgewise._utils.arguments import check_choice, check_given
 from edgewise.app.files.reading import read_own_text
 from edgewise.app.kinds.language.files import WikiText2
+from edgewise.app.kinds.language.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.app.train.splits import Splits, TextSplits
-from edgewise.app.train.text.masking import held_out_masked_windows, mask_tokens, masked_windows
 from edgewise.app.train.text.text_data import TextData, check_some
 from edgewise.app.train.text.tokenizer import Kind, Special, encode_all, special_id, special_ids
 
@@ -24,17 +25,14 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep", "mask")
 class UnlabelledTexts(TextData):
     """Base class of data for pre-training on lines of text.
 
-    The test set is the test file of WikiText-2, or ``test_paths``. From labelled data sets, only
-    the training sentences are used, so that a model pre-trained on these texts has not seen test
-    sentences.
-
     Attributes:
-        sources: public data sets to use.
+        sources: public data sets to use, without their test texts.
         paths: your own text files, with one text per line.
-        test_paths: your own text files for the test set.
+        test_paths: your own text files for the test set, by default the test file of WikiText-2.
         val: fraction of the lines used for validation, evenly spaced.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
+
+    folders = ("wikitext-2", "SST2", "UD_English-EWT", "multi30k", "war_and_peace")
 
     kind: Kind = "wordpiece"
     vocab_size: int | None = 8000
@@ -54,18 +52,18 @@ class UnlabelledTexts(TextData):
 
     def lines(self) -> list[str]:
         """Return the texts for training and validation, without empty lines."""
-        found = [line for source in self.sources for line in lines_of(source)]
-        found = _stripped(found + _lines(self.paths))
+        lines = [line for source in self.sources for line in lines_of(source)]
         remedy = (
             f"name sources with --data.sources ({', '.join(get_args(Source))}), or text files with "
             "--data.paths"
         )
-        return check_given("data.sources, data.paths", found, "training texts", remedy)
+        texts = _stripped(lines + _lines(self.paths))
+        return check_given("data.sources, data.paths", texts, "training texts", remedy)
 
     def texts(self) -> dict[str, list[str]]:
         """Return the texts of each split."""
         train, val = _apart(self.lines(), self.val)
-        test = _lines(self.test_paths) or WikiText2().parts()[2].splitlines()
+        test = _lines(self.test_paths) or WikiText2().read_splits()[2].splitlines()
         return {"train": train, "val": val, "test": _stripped(test)}
 
 
@@ -75,11 +73,9 @@ class MaskedText(UnlabelledTexts):
 
     Attributes:
         mask_fraction: fraction of tokens to predict, as in
-            :func:`edgewise.app.train.text.masking.mask_tokens`.
+            :func:`edgewise.app.kinds.language.masking.mask_tokens`.
         context: tokens per window, including ``<cls>``.
         windows: training windows sampled per epoch; 0 for as many as fit without overlap.
-        sources, paths, test_paths, val: see :class:`UnlabelledTexts`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     mask_fraction: float = 0.15
@@ -93,19 +89,19 @@ class MaskedText(UnlabelledTexts):
         self.shares("mask_fraction")
 
     def load(self) -> Splits:
-        parts = self.texts()
-        tokenizer = self.make_tokenizer(parts["train"], SPECIAL)
+        texts = self.texts()
+        tokenizer = self.make_tokenizer(texts["train"], SPECIAL)
         size, first = tokenizer.get_vocab_size(), special_id(tokenizer, "cls")
         hide = partial(
             mask_tokens,
-            share=self.mask_fraction,
+            fraction=self.mask_fraction,
             mask=special_id(tokenizer, "mask"),
             special=special_ids(tokenizer),
             vocab_size=size,
         )
         streams = {}
-        for name, texts in parts.items():
-            streams[name], _ = encode_all(tokenizer, texts, last="sep")
+        for name, lines in texts.items():
+            streams[name], _ = encode_all(tokenizer, lines, last="sep")
             check_some(name, streams[name])
         held_out = partial(held_out_masked_windows, context=self.context, first=first, hide=hide)
         return TextSplits(
@@ -121,10 +117,10 @@ class MaskedText(UnlabelledTexts):
 def _apart(lines: list[str], held_out: float) -> tuple[list[str], list[str]]:
     """Split off a fraction ``held_out`` of the lines, evenly spaced: for 0.02, every 50th."""
     # The fraction is exact, because rounding of floats would shift the lines.
-    share = Fraction(str(held_out))
-    out = [int((i + 1) * share) > int(i * share) for i in range(len(lines))]
-    left = [line for line, held in zip(lines, out, strict=True) if not held]
-    return left, [line for line, held in zip(lines, out, strict=True) if held]
+    fraction = Fraction(str(held_out))
+    is_held_out = [int((i + 1) * fraction) > int(i * fraction) for i in range(len(lines))]
+    train = [line for line, held in zip(lines, is_held_out, strict=True) if not held]
+    return train, [*compress(lines, is_held_out)]
 
 
 def _stripped(lines: list[str]) -> list[str]:
@@ -140,5 +136,4 @@ def lines_of(source: str) -> list[str]:
     from edgewise.app.kinds import DATA  # The registry imports this module.
 
     data: Any = DATA[source]
-    texts: list[str] = data().training_texts()
-    return texts
+    return list(data().training_texts())

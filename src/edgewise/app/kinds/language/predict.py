@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate
+from itertools import islice
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise import decoding
-from edgewise._utils.arguments import check_from_zero, check_least, check_seed
+from edgewise._utils.arguments import check_range, check_seed
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.language.contrastive import Contrastive
 from edgewise.app.kinds.language.data import TextStream
@@ -53,8 +53,8 @@ class HiddenWords(OnTexts):
                 got=repr(text)[:60],
                 remedy="write <mask> or [MASK] instead of a word",
             )
-        own = self.tokenizer.id_to_token(special_id(self.tokenizer, "mask")) or ""
-        ids, _ = encode_all(self.tokenizer, [MASK.sub(own, text)], first="cls", last="sep")
+        mask = self.tokenizer.id_to_token(special_id(self.tokenizer, "mask")) or ""
+        ids, _ = encode_all(self.tokenizer, [MASK.sub(mask, text)], first="cls", last="sep")
         longest = self.preprocessing.model_arguments["longest_text"]
         if len(ids) > longest:
             raise ArgumentError(
@@ -66,57 +66,41 @@ class HiddenWords(OnTexts):
         return text, ids
 
     def answer(self, examples: list[tuple[str, Tensor]], *, top: int = 5) -> list[Answer]:
-        """Return each text with its masks filled, and the most probable words for each mask.
-
-        Args:
-            examples: texts and their token ids.
-            top: number of words for each mask.
-        """
-        check_least("top", top, 1, "choose a number of words, such as 5")
+        """Return each text with its masks filled, and the ``top`` words for each mask."""
+        check_range("top", top, "choose a number of words, such as 5", least=1)
         ids = torch.cat([ids for _, ids in examples])
         sizes = torch.tensor([len(ids) for _, ids in examples])
-        places = (ids == special_id(self.tokenizer, "mask")).nonzero().flatten()
-        logits = self.model(Tokens(ids, sizes), places)
+        masked = (ids == special_id(self.tokenizer, "mask")).nonzero().flatten()
+        logits = self.model(Tokens(ids, sizes), masked)
         special = special_ids(self.tokenizer)
         logits[:, special] = -torch.inf  # Special tokens are not words.
         best = logits.softmax(-1).topk(min(top, logits.shape[-1] - len(special)), dim=-1)
         rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        counts = [len(MASK.findall(text)) for text, _ in examples]
-        starts = accumulate(counts, initial=0)
-        found = [
+        candidates = (
             [
                 {"word": self.tokenizer.decode([token]).strip(), "probability": value}
                 for value, token in zip(values, tokens, strict=True)
             ]
             for values, tokens in rows
-        ]
+        )
         return [
-            fill_masks(text, found[start : start + count])
-            for (text, _), count, start in zip(examples, counts, starts, strict=False)
+            fill_masks(text, list(islice(candidates, len(MASK.findall(text)))))
+            for text, _ in examples
         ]
 
 
-def fill_masks(text: str, found: list[list[dict[str, Any]]]) -> Answer:
-    """Replace each mask by its most probable word.
+def fill_masks(text: str, candidates: list[list[dict[str, Any]]]) -> Answer:
+    """Replace each mask by the first of its candidates, which are sorted by probability.
 
-    A word piece, which WordPiece writes as ``##ing``, is joined to the word before it.
-
-    Args:
-        text: text with masks.
-        found: for each mask, its candidates by decreasing probability.
-
-    Returns:
-        The filled text and the candidates.
+    A word piece, which WordPiece writes as ``##ing``, is joined to the preceding word.
     """
-    for words in found:
+    for words in candidates:
         best = words[0]["word"]
         piece = best.removeprefix("##")
-        before = r"\s*" if piece != best else ""
-        place = re.compile(f"{before}(?:{MASK.pattern})").search(text)
-        assert place
-        text = f"{text[: place.start()]}{piece}{text[place.end() :]}"
-    words = [{"mask": number, **word} for number, each in enumerate(found, 1) for word in each]
-    return {"text": text, "words": words}
+        space = r"\s*" if piece != best else ""
+        text = re.sub(f"{space}(?:{MASK.pattern})", piece.replace("\\", r"\\"), text, count=1)
+    numbered = enumerate(candidates, 1)
+    return {"text": text, "words": [{"mask": i, **word} for i, words in numbered for word in words]}
 
 
 class Continuations(OnTexts):
@@ -149,18 +133,9 @@ class Continuations(OnTexts):
         top_p: float | None = None,
         seed: int = 0,
     ) -> list[Answer]:
-        """Generate each text independently of the others.
-
-        Args:
-            examples: token ids of the beginnings.
-            max_new_tokens: number of tokens to generate.
-            temperature: sampling temperature; 0 picks the most probable token.
-            top_k: see :class:`edgewise.decoding.Sample`.
-            top_p: see :class:`edgewise.decoding.Sample`.
-            seed: random seed for sampling.
-        """
-        check_from_zero("max_new_tokens", max_new_tokens, "choose for example 300")
-        check_from_zero("temperature", temperature, "choose for example 0.8")
+        """Generate a continuation of each text; temperature 0 picks the most probable token."""
+        check_range("max_new_tokens", max_new_tokens, "choose for example 300", least=0)
+        check_range("temperature", temperature, "choose for example 0.8", least=0)
         check_seed("seed", seed)
         texts = []
         for ids in examples:
@@ -172,25 +147,17 @@ class Continuations(OnTexts):
         return [{"text": text} for text in texts]
 
     def _continue(self, ids: Tensor, max_new_tokens: int, choose: Choose) -> str:
-        """Generate the continuation of a text, in windows of the model's context length.
-
-        When a window is full, the next window starts with the second half of the full one.
-
-        Args:
-            ids: token ids of the beginning, ``[T]``.
-            max_new_tokens: number of tokens to generate.
-            choose: function that samples the next token.
-        """
+        """Generate the continuation of a text, in windows that overlap by half."""
         data, model = self.recipe.data, self.model
         assert isinstance(data, TextStream)
         assert isinstance(model, LanguageModel)
-        trunk, text, context = model.trunk, ids[None], data.context
-        wanted = text.shape[1] + max_new_tokens
-        while text.shape[1] < wanted:
+        text_model, text, context = model.trunk, ids[None], data.context
+        length = text.shape[1] + max_new_tokens
+        while text.shape[1] < length:
             start = text[:, -max(1, context // 2) :] if text.shape[1] >= context else text
-            new = min(wanted - text.shape[1], context - start.shape[1] + 1)
+            new = min(length - text.shape[1], context - start.shape[1] + 1)
             longer = decoding.generate(
-                trunk, start, max_new_tokens=new, choose=choose, cached=trunk.caches
+                text_model, start, max_new_tokens=new, choose=choose, cached=text_model.caches
             )
             text = torch.cat([text, longer[:, start.shape[1] :]], dim=1)
         return data.decode(self.tokenizer, text[0])

@@ -29,18 +29,17 @@ def explain_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Exp
 
 def hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
     """Yield the visible words as reasons for each masked word."""
-    given, out, every = output_rows(predictor, value)
-    member, labels = word_members(predictor.tokenizer, given[0].ids.flatten())
+    (tokens, masked), out, all_scores = output_rows(predictor, value)
+    member, labels = word_members(predictor.tokenizer, tokens.ids.flatten())
     special = special_ids(predictor.tokenizer)
 
     def scores() -> Tensor:  # Special tokens are excluded, as in the answer.
-        return every().index_fill(1, special, -torch.inf)
+        return all_scores().index_fill(1, special, -torch.inf)
 
     out = out.index_fill(1, special, -torch.inf)
     for row, best in enumerate(out.argmax(-1).tolist()):
         word = predictor.tokenizer.decode([best]).strip()
-        own = given[1][row].reshape(1)
-        yield Case(row_odds(scores, row, best), member, labels, word, own)
+        yield Case(row_odds(scores, row, best), member, labels, word, masked[row].reshape(1))
 
 
 def continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case]:
@@ -58,6 +57,6 @@ def continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case]
 
     with torch.no_grad():
         best = int(scores()[0].argmax())
-    labels = [data.decode(predictor.tokenizer, one.reshape(1)) for one in ids]
+    labels = [data.decode(predictor.tokenizer, token.reshape(1)) for token in ids]
     answer = data.decode(predictor.tokenizer, torch.tensor([best]))
     yield Case(row_odds(scores, 0, best), torch.arange(len(ids)), labels, answer, last)

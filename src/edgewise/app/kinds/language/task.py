@@ -59,15 +59,15 @@ class LanguageModeling(Task):
         sizes = torch.as_tensor(tokens.lengths()).tolist()
         longest = sizes.index(max(sizes))
         texts = tokens.ids if tokens.sizes is None else tokens.ids.split(sizes)
-        found = read_ahead(model.trunk, texts[longest])
-        if found is not None:
-            border, late = found
+        dependence = find_dependence_on_later_token(model.trunk, texts[longest])
+        if dependence is not None:
+            border, later = dependence
             several = f"states of the first {border} tokens depend"
             first = "state of the first token depends" if border == 1 else several
             raise ArgumentError(
                 "model",
                 expected="a causal model, whose states do not depend on later tokens",
-                got=f"a model whose {first} on token {late + 1}",
+                got=f"a model whose {first} on token {later + 1}",
                 remedy="choose a causal model such as gpt, a graph such as "
                 '"causal()", or causal=True if the model has it; for bidirectional models, mask '
                 "tokens with tasks.MaskedLanguageModeling",
@@ -83,35 +83,27 @@ class LanguageModeling(Task):
         return {"bits": loss / math.log(2), "perplexity": math.exp(min(loss, 700.0))}
 
 
-def read_ahead(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
-    """Find a token whose output state depends on a later token, or return None.
+def find_dependence_on_later_token(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
+    """Return the end of a part of a text whose states depend on a later token, and that token.
 
     If a state does not depend on a token, its gradient with respect to this token is exactly zero.
-    The text is cut at three places: after the first token, in the middle, and before the last
-    token. The gradients of all states before a cut with respect to the tokens after it are tested.
-    Any window, block, hub token or backward recurrence crosses at least one of the cuts.
-
-    Args:
-        model: model to test. It runs in evaluation mode; its mode is restored afterwards.
-        ids: token ids of one text, ``[T]``.
-
-    Returns:
-        The number of tokens before the cut, and the position of the later token, from 0.
+    The text is cut after the first token, in the middle, and before the last token: any window,
+    block, hub token or backward recurrence crosses at least one of these cuts.
     """
     count, training = len(ids), model.training
-    draw = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     try:
         model.eval()
         with torch.enable_grad():
             x = model.embedding(ids[None]).detach().requires_grad_()
             states: Tensor = model.backbone(x)
         # Sum with random weights, because the plain sum over a LayerNorm's outputs is constant.
-        mixed = (states * torch.randn(states.shape, generator=draw).to(states)).sum(-1)[0]
+        mixed = (states * torch.randn(states.shape, generator=generator).to(states)).sum(-1)[0]
         for border in sorted({1, count // 2, count - 1} - {0}):
             (gradient,) = torch.autograd.grad(mixed[:border].sum(), x, retain_graph=True)
-            late = gradient[0, border:].abs().sum(-1).nonzero().flatten()
-            if len(late):
-                return border, border + int(late[0])
+            later = gradient[0, border:].abs().sum(-1).nonzero().flatten()
+            if len(later):
+                return border, border + int(later[0])
     finally:
         model.train(training)
     return None
@@ -123,8 +115,8 @@ class MaskedLanguageModeling(LanguageModeling):
 
     .. math:: L = -\frac1M \sum_{t \in \mathrm{selected}} \log p(x_t \mid \tilde x)
 
-    :func:`edgewise.app.train.text.masking.mask_tokens` selects and masks tokens; the masked text is
-    x̃.
+    :func:`edgewise.app.kinds.language.masking.mask_tokens` selects and masks tokens. The masked
+    text is x̃.
 
     Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 2018
 

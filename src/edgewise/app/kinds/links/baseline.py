@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, Score
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
@@ -69,9 +69,6 @@ def katz(graph: Graph, weight: float) -> Tensor:
 
 def adjacency(graph: Graph) -> Any:
     """Return the adjacency matrix ``[targets, sources]`` of a graph, a SciPy matrix of ones."""
-    require("scipy", extra="graphs", purpose="sparse matrices of graphs")
-    from scipy import sparse
-
     source, target = graph.edge_index.numpy()
     shape = graph.num_targets, graph.num_sources
     found = sparse.coo_matrix((np.ones(len(source)), (target, source)), shape).tocsr()

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_least, check_named
+from edgewise._utils.arguments import check_given, check_range
 from edgewise.app.files.edges import EdgeTable, Ids, read_edges
 from edgewise.app.files.files import find_files, naming
 from edgewise.app.files.frames import FrameSource, Source, open_source, take_frames
@@ -102,7 +102,7 @@ class Links(Data):
 
     def __post_init__(self) -> None:
         for name in ("negatives", "batch_size"):
-            check_least(f"data.{name}", getattr(self, name), 1, "choose a larger number")
+            check_range(f"data.{name}", getattr(self, name), "choose a larger number", least=1)
 
     @abstractmethod
     def read(self) -> Pairs:
@@ -206,7 +206,7 @@ class EdgeList(Links):
         super().__post_init__()
 
     def read(self) -> Pairs:
-        check_named("data.path", self.path, "a file of edges")
+        check_given("data.path", self.path, "a file of edges")
         found = read_edges(
             self.path,
             header=self.header,
@@ -223,6 +223,9 @@ class EgoFacebook(Links):
 
     Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
     """
+
+    folders = ("ego_facebook",)
+    section = "Links and recommendation"
 
     def read(self) -> Pairs:
         file = "facebook_combined.txt.gz"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_from_zero, check_least
+from edgewise._utils.arguments import check_range
 from edgewise.app.kinds.links.data import Links
 from edgewise.app.kinds.links.task import LinkPrediction
 from edgewise.app.predict.node_ids import KnownIds, Neighbours
@@ -57,8 +57,8 @@ class LinkSuggestions(Predictor):
         return self.nodes.number(value)
 
     def answer(self, examples: list[int], *, top: int = 10, evidence: int = 3) -> list[Answer]:
-        check_least("top", top, 1, "choose a number of links, such as 10")
-        check_from_zero("evidence", evidence, "choose 0 for none")
+        check_range("top", top, "choose a number of links, such as 10", least=1)
+        check_range("evidence", evidence, "choose 0 for none", least=0)
         return [{"links": list(self._proposed(node, top, evidence))} for node in examples]
 
     def _proposed(self, node: int, top: int, evidence: int) -> Iterator[Answer]:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import require
 from edgewise.app.train.task import Task
 
@@ -47,8 +47,8 @@ class LinkPrediction(Task):
     k: int = 10
 
     def __post_init__(self) -> None:
-        check_least("task.hits", self.hits, 1, "choose for example 50")
-        check_least("task.k", self.k, 1, "choose for example 10")
+        check_range("task.hits", self.hits, "choose for example 50", least=1)
+        check_range("task.k", self.k, "choose for example 10", least=1)
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(outputs, target)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.kinds.molecules import masked_baseline, reasons, recipes, zinc_recipes
+from edgewise.app.kinds.molecules import reasons, recipes, zinc_recipes
 from edgewise.app.kinds.molecules.data import MoleculeTable
 from edgewise.app.kinds.molecules.masked_molecules import MaskedMolecules
 from edgewise.app.kinds.molecules.predict import HiddenAtoms, MoleculeProperties, PenalisedLogP
 from edgewise.app.kinds.molecules.solubility import ESOL, IonicLiquids
 from edgewise.app.kinds.molecules.zinc import ZINC
-from edgewise.app.train import tree_baselines
 from edgewise.app.train.tasks.classification import Classification
 from edgewise.app.train.tasks.property_prediction import PropertyPrediction
 from edgewise.app.train.tasks.regression import Regression
@@ -40,17 +39,14 @@ KIND = Kind(
             "gin-esol",
             (ZINC, MoleculeTable),
             (PropertyPrediction, Regression),
-            tree_baselines.candidates,
-            tree_baselines.is_large,
-            tree_baselines.MODULES,
+            "edgewise.app.train.tree_baselines",
         ),
         Baselines(
             "masked molecules",
             "masked-molecules",
             MaskedMolecules,
             (Classification,),
-            masked_baseline.candidates,
-            modules=("sklearn.ensemble",),
+            "edgewise.app.kinds.molecules.masked_baseline",
         ),
     ),
     cases={

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_least, check_named, check_splits
+from edgewise._utils.arguments import check_choice, check_given, check_range, check_splits
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.dates import read_times
 from edgewise.app.files.files import naming
@@ -119,6 +119,8 @@ class MoleculeTable(Data):
         (15, 1)
     """
 
+    section = "Whole graphs and molecules"
+
     path: Source = ""
     smiles: str = ""
     target: str | tuple[str, ...] = ""
@@ -168,16 +170,16 @@ class MoleculeTable(Data):
                 got="data.bonds=False",
                 remedy="set both data.bonds and data.descriptors, or neither",
             )
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
-        check_least("data.epoch_rows", self.epoch_rows, 0, "choose 0 for all")
-        check_least("data.labelled", self.labelled, 0, "choose 0 for all")
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
+        check_range("data.epoch_rows", self.epoch_rows, "choose 0 for all", least=0)
+        check_range("data.labelled", self.labelled, "choose 0 for all", least=0)
 
     def _folds(self) -> Folds:
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
     def source(self) -> Path | FrameSource:
         """Return the file, or the data frame."""
-        return open_source(check_named("data.path", self.path, "a table of molecules"))
+        return open_source(check_given("data.path", self.path, "a table of molecules"))
 
     def load(self) -> Splits:
         table = read_molecules(self.source())

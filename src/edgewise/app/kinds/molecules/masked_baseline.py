@@ -13,9 +13,9 @@ from functools import cache, partial
 
 import numpy as np
 import torch
+from sklearn.ensemble import ExtraTreesClassifier
 from torch import Tensor
 
-from edgewise._utils.errors import require
 from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, BOND_KINDS, HiddenParts
 from edgewise.app.train.baseline import Candidate, Score, batches_of, bounded_scores
 from edgewise.app.train.batches import Batch
@@ -31,7 +31,6 @@ Features = tuple[np.ndarray, np.ndarray]
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield randomised trees with each setting."""
-    require("sklearn", extra="train", purpose="randomised trees")
     known = cache(partial(_training, splits))
     for least in MIN_SAMPLES_LEAF:
         fit = partial(_fitted, known, least)
@@ -67,8 +66,6 @@ def _training(splits: Splits) -> tuple[Features, Features]:
 
 
 def _fitted(known: Callable[[], tuple[Features, Features]], least: int) -> Score:
-    from sklearn.ensemble import ExtraTreesClassifier
-
     models = [
         ExtraTreesClassifier(TREES, min_samples_leaf=least, random_state=0).fit(x, y)
         for x, y in known()

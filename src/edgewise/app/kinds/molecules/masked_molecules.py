@@ -16,8 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from edgewise._utils.arguments import check_least
-from edgewise._utils.errors import ArgumentError
+from edgewise._utils.arguments import check_range
 from edgewise._utils.ragged import chosen, ranges, starts
 from edgewise.app.files.files import find_raw, not_published
 from edgewise.app.files.reading import read_text
@@ -49,6 +48,9 @@ class MaskedMolecules(Data):
         batch_size: molecules per batch.
     """
 
+    folders = (NAME,)
+    section = "Whole graphs and molecules"
+
     mask_fraction: float = 0.15
     split_seed: int = 0
     batch_size: int = 64
@@ -56,14 +58,9 @@ class MaskedMolecules(Data):
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "edge_width")
 
     def __post_init__(self) -> None:
-        if not 0 < self.mask_fraction <= 1:
-            raise ArgumentError(
-                "data.mask_fraction",
-                expected="a number above 0, and at most 1",
-                got=repr(self.mask_fraction),
-                remedy="choose for example 0.15",
-            )
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
+        remedy = "choose for example 0.15"
+        check_range("data.mask_fraction", self.mask_fraction, remedy, above=0, most=1)
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
 
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.rows import check_columns
 from edgewise.app.files.table import as_number
@@ -240,7 +240,7 @@ class HiddenAtoms(Predictor):
             examples: molecules with masked atoms and bonds.
             top: number of candidates (elements or kinds of bonds) for each masked atom or bond.
         """
-        check_least("top", top, 1, "choose a number of elements, such as 3")
+        check_range("top", top, "choose a number of elements, such as 3", least=1)
         codes = PrecomputedEncodings(packed([one.molecule for one in examples]))
         atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms) for one in examples])
         bonds = _flags([(one.molecule.GetNumBonds(), one.bonds) for one in examples])

@@ -33,6 +33,8 @@ class ESOL(MoleculeTable):
     downloaded.
     """
 
+    folders = ("esol",)
+
     smiles: str = "smiles"
     target: str | tuple[str, ...] = "measured log solubility in mols per litre"
     unit: str = "log10 mol/L"
@@ -50,6 +52,8 @@ class IonicLiquids(MoleculeTable):
     All measurements of a liquid are in one fold, so the liquids of the test fold are new to the
     model. This is harder than predicting new temperatures and pressures of known liquids.
     """
+
+    folders = ("ionic_liquids",)
 
     smiles: str = "Canonical SMILES"
     target: str | tuple[str, ...] = "Mole"

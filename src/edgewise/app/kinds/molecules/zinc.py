@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, require
 from edgewise._utils.ragged import boundaries
 from edgewise.app.files.files import find_raw, not_published
@@ -67,6 +67,9 @@ class ZINC(Data):
         train_rows: number of training molecules, from the first; 0 for all 10,000.
     """
 
+    folders = (NAME,)
+    section = "Whole graphs and molecules"
+
     bonds: bool = True
     batch_size: int = 64
     train_rows: int = 0
@@ -74,8 +77,8 @@ class ZINC(Data):
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "edge_width")
 
     def __post_init__(self) -> None:
-        check_least("data.batch_size", self.batch_size, 1, "choose for example 64")
-        check_least("data.train_rows", self.train_rows, 0, "choose 0 for all")
+        check_range("data.batch_size", self.batch_size, "choose for example 64", least=1)
+        check_range("data.train_rows", self.train_rows, "choose 0 for all", least=0)
 
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.kinds.nodes import baseline, reasons, recipes
+from edgewise.app.kinds.nodes import reasons, recipes
 from edgewise.app.kinds.nodes.data import NodeData
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.kinds.nodes.planetoid import Planetoid
@@ -26,9 +26,8 @@ KIND = Kind(
             "gcn-cora",
             NodeData,
             (Classification, Consistency),
-            baseline.candidates,
-            baseline.is_large,
-            ("scipy.sparse", "sklearn.linear_model", "torch_geometric.nn"),
+            "edgewise.app.kinds.nodes.baseline",
+            "train,graphs",
         ),
     ),
     cases={NodeClasses: reasons.node_class, NodeProperties: reasons.node_class},

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor
+from torch_geometric.nn import CorrectAndSmooth, LabelPropagation
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, batches_of, class_scores
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.column_baselines import (
@@ -72,12 +74,6 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     For numbers, the baselines are ridge regression on the features, and on features that are
     averaged over neighbours.
     """
-    for package, extra in (
-        ("torch_geometric", "graphs"),
-        ("scipy", "graphs"),
-        ("sklearn", "train"),
-    ):
-        require(package, extra=extra, purpose="baselines of node classification")
     known = known_labels(splits)
     smoothed = cache(partial(smooth, known))
     regression = cache(partial(_regression, known, smoothed))
@@ -134,8 +130,6 @@ def known_labels(splits: Splits) -> Known:
 
 def as_matrix(x: Tensor) -> Any:
     """Return features as a NumPy array, or as a SciPy CSR matrix if they are sparse."""
-    from scipy import sparse
-
     if x.layout is torch.strided:
         return x.numpy() if float((x != 0).float().mean()) > 0.1 else sparse.csr_matrix(x.numpy())
     parts = x.values(), x.col_indices(), x.crow_indices()
@@ -149,8 +143,6 @@ def smooth(known: Known, steps: int) -> Any:
         known: graph with adjacency matrix A and features X. D are the row sums of A + I.
         steps: k.
     """
-    from scipy import sparse
-
     count = len(known.labels)
     source, target = known.edge_index.numpy()
     a = sparse.csr_matrix((np.ones(len(source)), (target, source)), (count, count))
@@ -169,8 +161,6 @@ def propagated(known: Known, alpha: float) -> Tensor:
         known: graph with training labels.
         alpha: weight of the neighbours' scores, against the node's own label.
     """
-    from torch_geometric.nn import LabelPropagation
-
     labels = torch.zeros(len(known.labels), known.classes)
     labels[known.train, known.labels[known.train]] = 1
     scores: Tensor = LabelPropagation(50, alpha)(labels, known.edge_index)
@@ -184,8 +174,6 @@ def corrected(known: Known, fit: Callable[[], Tensor]) -> Tensor:
         known: graph with training labels.
         fit: function that returns the logits of a simple model for all nodes.
     """
-    from torch_geometric.nn import CorrectAndSmooth
-
     post = CorrectAndSmooth(50, 0.9, 50, 0.8, autoscale=True)
     soft, labels = fit().softmax(-1), known.labels[known.train]
     soft = post.correct(soft, labels, known.train, known.edge_index)
@@ -204,8 +192,6 @@ def _regression(
         steps: k.
         strength: inverse penalty C.
     """
-    from sklearn.linear_model import LogisticRegression
-
     x = smoothed(steps)
     model = LogisticRegression(C=strength, max_iter=1000)
     model.fit(x[known.train.numpy()], known.labels[known.train].numpy())

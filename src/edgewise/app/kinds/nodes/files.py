@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_named, check_shares, check_splits
+from edgewise._utils.arguments import check_choice, check_given, check_shares, check_splits
 from edgewise._utils.errors import ArgumentError, MissingDataError, counted, reading
 from edgewise._utils.limits import check_memory
 from edgewise.app.files.edges import read_edges
@@ -158,7 +158,7 @@ class NodeFiles(NodeData):
 
     def load(self) -> Splits:
         what = "a table of nodes, or an .npz file"
-        path = open_source(check_named("data.nodes", self.nodes, what), "data.nodes")
+        path = open_source(check_given("data.nodes", self.nodes, what), "data.nodes")
         found = self._read(path, open_source(self.edges, "data.edges") if self.edges else None)
         with naming(path):
             return self._splits(found)
@@ -200,7 +200,7 @@ class NodeFiles(NodeData):
             return self._read_npz(nodes)
         what = "a table of edges in addition to the table of nodes"
         if edges is None:
-            check_named("data.edges", "", what)
+            check_given("data.edges", "", what)
         assert edges is not None
         table = read_table(nodes, argument="data.nodes")
         found = self._of_table(table, labelled)

@@ -68,6 +68,9 @@ class Planetoid(NodeData):
         >>> splits = Planetoid(name="PubMed").load()  # doctest: +SKIP
     """
 
+    folders = NAMES
+    section = "Citation networks"
+
     name: Name = "Cora"
     normalize: bool = True
     sparse: bool = True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_from_zero, check_least, check_positive
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, require
 from edgewise.app.files.targets import Target
 from edgewise.app.train.batches import UNLABELLED
@@ -57,9 +57,9 @@ class Consistency(Task):
     views: int = 1
 
     def __post_init__(self) -> None:
-        check_from_zero("task.weight", self.weight, "choose for example 1.0")
-        check_positive("task.temperature", self.temperature, "choose for example 0.5")
-        check_least("task.views", self.views, 1, "choose for example 2")
+        check_range("task.weight", self.weight, "choose for example 1.0", least=0)
+        check_range("task.temperature", self.temperature, "choose for example 0.5", above=0)
+        check_range("task.views", self.views, "choose for example 2", least=1)
 
     def with_targets(
         self,

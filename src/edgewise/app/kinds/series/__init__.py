@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.kinds.series import baseline, reasons, recipes
+from edgewise.app.kinds.series import reasons, recipes
 from edgewise.app.kinds.series.data import TimeSeries
 from edgewise.app.kinds.series.predict import Forecasts
 from edgewise.app.kinds.series.task import Forecast
@@ -22,8 +22,7 @@ KIND = Kind(
             "forecast",
             TimeSeries,
             (Forecast,),
-            baseline.candidates,
-            modules=("sklearn.linear_model",),
+            "edgewise.app.kinds.series.baseline",
         ),
     ),
     cases={Forecasts: reasons.forecast},

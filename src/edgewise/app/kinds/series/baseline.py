@@ -15,6 +15,7 @@ from itertools import product
 
 import numpy as np
 import torch
+from sklearn.linear_model import Ridge
 from torch import Tensor
 
 from edgewise._utils.errors import require
@@ -29,7 +30,6 @@ PENALTIES = tuple(10.0 ** (k / 2) for k in range(-8, 10))
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield each baseline with each setting."""
-    require("sklearn", extra="train", purpose="ridge regression")
     season = splits.model_arguments["season"]
     yield Candidate("seasonal naive", "", lambda: seasonal_naive)
     yield Candidate("seasonal naive", "with drift", lambda: partial(with_drift, season))
@@ -50,20 +50,16 @@ def seasonal_naive(batch: Batch) -> Tensor:
 def with_drift(season: int, batch: Batch) -> Tensor:
     """Return the values of the last season plus the change of the series over this season."""
     history, seasonal = batch.inputs[0], batch.target[..., 1]
-    before = history[:, -1 - season] if history.shape[1] > season else history[:, 0]
-    forecast: Tensor = seasonal + (history[:, -1] - before)[:, None]
+    season_ago = history[:, -1 - season] if history.shape[1] > season else history[:, 0]
+    forecast: Tensor = seasonal + (history[:, -1] - season_ago)[:, None]
     return forecast
 
 
 def _normalised(history: Tensor, usual_std: Tensor, spread: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return features for ridge regression, and the means and scales that were removed.
 
-    The features are the standardised histories and a constant feature 1.
-
-    Args:
-        history: histories, ``[B, T]``.
-        usual_std: standard deviation of the training histories.
-        spread: whether to divide by the standard deviation of each history that is not constant.
+    The features are the standardised histories and a constant feature 1. If ``spread``, the scale
+    of a history that is not constant is its own standard deviation.
     """
     std, mean = torch.std_mean(history, dim=1, keepdim=True)
     scale = torch.where(is_constant(mean, std), usual_std, std) if spread else usual_std
@@ -72,21 +68,19 @@ def _normalised(history: Tensor, usual_std: Tensor, spread: bool) -> tuple[Tenso
 
 
 def _ridge(splits: Splits, penalty: float, *, spread: bool) -> Score:
-    from sklearn.linear_model import Ridge
-
-    parts = list(batches_of(splits.train))
-    history = torch.cat([batch.inputs[0] for batch in parts])
-    after = torch.cat([batch.target[..., 0] for batch in parts])
+    batches = list(batches_of(splits.train))
+    history = torch.cat([batch.inputs[0] for batch in batches])
+    future = torch.cat([batch.target[..., 0] for batch in batches])
     usual_std = history.std(dim=1).square().mean().sqrt()
     x, mean, scale = _normalised(history, usual_std, spread)
     model = Ridge(alpha=penalty, fit_intercept=False).fit(
-        x.numpy(), ((after - mean) / scale).numpy()
+        x.numpy(), ((future - mean) / scale).numpy()
     )
 
     def score(batch: Batch) -> Tensor:
         x, mean, scale = _normalised(batch.inputs[0], usual_std, spread)
-        found = torch.from_numpy(model.predict(x.numpy()).reshape(len(x), -1))
-        forecast: Tensor = mean + scale * found
+        scaled = torch.from_numpy(model.predict(x.numpy()).reshape(len(x), -1))
+        forecast: Tensor = mean + scale * scaled
         return forecast
 
     return score

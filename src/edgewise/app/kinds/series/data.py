@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Literal, NamedTuple, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_features, check_least, check_shares
+from edgewise._utils.arguments import check_choice, check_features, check_range, check_shares
 from edgewise._utils.errors import ArgumentError, counted, require
 from edgewise.app.files.dates import (
     MANY,
@@ -29,7 +28,7 @@ from edgewise.app.files.dates import (
     read_dates,
 )
 from edgewise.app.files.files import naming
-from edgewise.app.files.frames import Source, open_source, take_frames
+from edgewise.app.files.frames import Source, open_source, pandas_for, take_frames
 from edgewise.app.files.read_table import read_table
 from edgewise.app.files.table import Table, as_number, check_varies, is_missing
 from edgewise.app.files.target_columns import note_target
@@ -97,6 +96,9 @@ class TimeSeries(Data):
         {'history': 24, 'horizon': 12, 'season': 12}
     """
 
+    comes_with = "statsmodels, or a file of your own"
+    section = "Sequences"
+
     name: Bundled | None = None
     path: Source = ""
     target: str = ""
@@ -118,9 +120,9 @@ class TimeSeries(Data):
             check_choice("data.name", self.name, get_args(Bundled))
         least = {"history": 0, "horizon": 0, "batch_size": 1, "season": 0, "windows": 0}
         for name, lowest in least.items():
-            check_least(f"data.{name}", getattr(self, name), lowest, "choose for example 52")
+            check_range(f"data.{name}", getattr(self, name), "choose for example 52", least=lowest)
         if self.history == 1:  # The standard deviation of one value is undefined.
-            check_least("data.history", 1, 2, "choose for example 52")
+            check_range("data.history", 1, "choose for example 52", least=2)
         held_out = {"data.val": self.val, "data.test": self.test}
         check_shares(held_out, "choose for example 0.1 and 0.2")
         if self.history and self.season > self.history:
@@ -136,7 +138,7 @@ class TimeSeries(Data):
             return self._load()
 
     def _load(self) -> Splits:
-        series, names = self._found()
+        series, names = self._read()
         values = series.values
         history, horizon, season = self._sizes(series)
         if season > history:
@@ -146,7 +148,7 @@ class TimeSeries(Data):
                 got=str(history),
                 remedy="choose a longer history",
             )
-        bounds = [round(len(values) * share) for share in (1 - self.val - self.test, 1 - self.test)]
+        bounds = [round(len(values) * end) for end in (1 - self.val - self.test, 1 - self.test)]
         split_starts: list[Tensor] = []
         for first, stop in zip([history, *bounds], [*bounds, len(values)], strict=True):
             # First steps of the horizons. A history may reach into the preceding part.
@@ -177,7 +179,7 @@ class TimeSeries(Data):
         }
         return Splits(sizes, train, val, test, self.batch_size, preprocessing=preprocessing)
 
-    def _found(self) -> tuple[Series, dict[str, str]]:
+    def _read(self) -> tuple[Series, dict[str, str]]:
         """Return the series, and the names of its value and date columns."""
         if self.path:
             return self._of_table()
@@ -204,9 +206,9 @@ class TimeSeries(Data):
         table = _named(read_table(self.path))
         date = self.date
         if not date:
-            others = [n for n, texts in table.columns.items() if n != self.target]
-            found = [name for name in others if is_date_column(table.columns[name])]
-            date = table.choose("data.date", "", found, "the column of dates") if found else "none"
+            others = (name for name in table.columns if name != self.target)
+            dated = [name for name in others if is_date_column(table.columns[name])]
+            date = table.choose("data.date", "", dated, "the column of dates") if dated else "none"
         free = [name for name in table.numeric if name != date]
         candidates = [name for name in free if not table.counts_rows(name)] or free
         what = "the column of numbers to forecast"
@@ -225,7 +227,7 @@ class TimeSeries(Data):
         if date == "none":
             return Series(_undated(table, column)), {"column": column, "date": ""}
         dates, step = read_dates(table, date, self.date_format)
-        return dated(table, column, dates, step), {"column": column, "date": date}
+        return dated_series(table, column, dates, step), {"column": column, "date": date}
 
 
 def _named(table: Table) -> Table:
@@ -246,22 +248,18 @@ def _seasonal_error(values: Tensor, season: int) -> float:
 
 
 def _split(values: Tensor, starts: Tensor, sizes: tuple[int, int, int], unit: float) -> Split:
-    """Return the windows of a split.
+    """Return the windows of a split, whose horizons begin at ``starts``.
 
-    Args:
-        values: the series.
-        starts: first step of the horizon of each window.
-        sizes: history, horizon and season.
-        unit: third column of the targets.
+    ``sizes`` are history, horizon and season; ``unit`` is the third column of the targets.
     """
     history, horizon, season = sizes
     steps, ahead = torch.arange(-history, 0), torch.arange(horizon)
-    before = ahead - season * (ahead // season + 1)
+    last_season = ahead - season * (ahead // season + 1)
 
     def make(index: Tensor) -> Batch:
         start = starts[index][:, None]
         value = values[start + ahead]
-        columns = value, values[start + before], torch.full_like(value, unit)
+        columns = value, values[start + last_season], torch.full_like(value, unit)
         target = torch.stack(columns, dim=-1)
         return Batch((values[start + steps],), target)
 
@@ -269,73 +267,53 @@ def _split(values: Tensor, starts: Tensor, sizes: tuple[int, int, int], unit: fl
 
 
 def history_of(table: Table, column: str, date: str, step: Step | None) -> Series:
-    """Read another series from a table of the same form as the training data.
-
-    Args:
-        table: the table.
-        column: column of the values.
-        date: column of the dates; "" for a series without dates.
-        step: step and format of the dates of the training data.
-
-    Raises:
-        ArgumentError: a column is missing, or a date does not have the format or step of the
-            training data; the error names the row.
-    """
+    """Read a series whose dates have the format and step of the training data, if it has dates."""
     if not date or step is None:
         return Series(_undated(table, column))
     texts = table.texts("data.date", date)
-    for row, text in enumerate(texts):
-        if parse_dates([text], step.format) is None:
-            raise ArgumentError(
-                "data.date",
-                expected=f"dates such as {step.text(datetime(2020, 12, 31))} in column {date!r}",
-                got=f"{text[:40]!r} in row {table.line(row)} of {table.path.name}",
-                remedy="write the dates in the format of the training table",
-            )
-    dates = parse_dates(texts, step.format) or []
-    return dated(table, column, dates, step)
+    dates = parse_dates(texts, step.format)
+    if dates is None:
+        row = next(i for i, text in enumerate(texts) if parse_dates([text], step.format) is None)
+        raise ArgumentError(
+            "data.date",
+            expected=f"dates such as {step.text(datetime(2020, 12, 31))} in column {date!r}",
+            got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}",
+            remedy="write the dates in the format of the training table",
+        )
+    return dated_series(table, column, dates, step)
 
 
-def dated(table: Table, column: str, dates: Sequence[datetime], step: Step) -> Series:
+def dated_series(table: Table, column: str, dates: Sequence[datetime], step: Step) -> Series:
     """Return a column as a regularly spaced series, in order of date.
 
     Dates without a value are interpolated linearly, with a warning.
-
-    Args:
-        table: the table.
-        column: column of the values.
-        dates: date of each row.
-        step: step between consecutive dates.
-
-    Raises:
-        ArgumentError: two rows have the same date, a date does not match the step, or more than a
-            fifth of the dates have no value.
     """
     check_distinct(table, dates)
     order = sorted(range(len(dates)), key=dates.__getitem__)
     first, last = dates[order[0]], dates[order[-1]]
-    values = torch.full((int(step.steps(first, last)) + 1,), math.nan, dtype=torch.double)
     texts = table.texts("data.target", column)
-    given = [row for row in order if not is_missing(texts[row])]
+    rows = [row for row in order if not is_missing(texts[row])]
     remedy = "correct it, or leave it blank to interpolate it linearly"
-    numbers = table.only(given).numbers("data.target", [column], remedy)[:, 0]
-    for row, number in zip(given, numbers, strict=True):
-        place = step.steps(first, dates[row])
-        if not float(place).is_integer():
+    numbers = table.only(rows).numbers("data.target", [column], remedy)[:, 0]
+    positions = [step.steps(first, dates[row]) for row in rows]
+    for row, position in zip(rows, positions, strict=True):
+        if not float(position).is_integer():
             raise ArgumentError(
                 "data.date",
                 expected=f"dates that are a whole number of time steps after {step.text(first)}",
                 got=f"{step.text(dates[row])} in row {table.line(row)} of {table.path.name}",
                 remedy="resample the table to the step of the training data",
             )
-        values[int(place)] = number
-    missing = values.isnan()
-    if missing.any():
-        _report_missing(
-            table, [step.text(step.after(first, int(i))) for i in missing.nonzero()], len(values)
-        )
-        values = _filled(values)
-    return Series(values, last, step)
+    pandas = pandas_for("reading dates")
+    values = pandas.Series(numbers.numpy(), positions).reindex(
+        range(int(step.steps(first, last)) + 1)
+    )
+    missing = values.index[values.isna()]
+    if len(missing):
+        missing_dates = [step.text(step.after(first, int(position))) for position in missing]
+        _report_missing(table, missing_dates, len(values))
+        values = values.interpolate(limit_direction="both")
+    return Series(torch.from_numpy(values.to_numpy(copy=True)), last, step)
 
 
 def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
@@ -349,13 +327,6 @@ def _report_missing(table: Table, missing: Sequence[str], length: int) -> None:
             remedy="resample the table to a longer step, or use a part of the table without gaps",
         )
     warnings.warn(f"{table.path.name}: {got}, interpolated linearly", stacklevel=4)
-
-
-def _filled(values: Tensor) -> Tensor:
-    """Interpolate missing values linearly; at the ends, repeat the nearest value."""
-    known = (~values.isnan()).nonzero()[:, 0]
-    filled = np.interp(np.arange(len(values)), known.numpy(), values[known].numpy())
-    return torch.from_numpy(filled)
 
 
 def _undated(table: Table, column: str) -> Tensor:

@@ -26,10 +26,9 @@ COLOURS = {"history": "#8795a8", "truth": "#444f5d", "forecast": "#1f6feb"}
 
 
 class Forecasts(Predictor):
-    """Forecast of the values that follow a history.
+    """Forecast of the values that follow a history, by default the training series.
 
-    An input is a file, a dict of columns or a ``DataFrame`` with the rows of one history, or a list
-    of the values only, oldest first. Without an input, the forecast continues the training series.
+    An input is a file or the columns of one history, or a list of its values, oldest first.
     """
 
     ordered = True
@@ -44,7 +43,7 @@ class Forecasts(Predictor):
         self.horizon = self.preprocessing.model_arguments["horizon"]
         self.step = Step(**values["step"]) if values["step"] else None
         last = datetime.fromisoformat(values["last"]) if values["last"] else None
-        self.own = Series(values["series"], last, self.step)
+        self.training_series = Series(values["series"], last, self.step)
         self.histories: dict[str, Series] = {}
 
     def columns(self) -> tuple[str, ...]:
@@ -54,7 +53,7 @@ class Forecasts(Predictor):
         return steps_of(self.prepare(value), self.length), None
 
     def default_inputs(self) -> list[Any]:
-        return [self.own]
+        return [self.training_series]
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
         """Read all arguments as the values of one history."""
@@ -74,8 +73,10 @@ class Forecasts(Predictor):
         return several if several and not isinstance(several[0], (int, float, str)) else [several]
 
     def from_row(self, row: Mapping[str, Any]) -> Table:
-        written = self.step.format if self.step else ""
-        columns = {name: [_cell(one, written) for one in row[name]] for name in self.columns()}
+        date_format = self.step.format if self.step else ""
+        columns = {
+            name: [_cell(value, date_format) for value in row[name]] for name in self.columns()
+        }
         lengths = {len(texts) for texts in columns.values()}
         if len(lengths) > 1:
             raise ArgumentError(
@@ -92,8 +93,7 @@ class Forecasts(Predictor):
         elif isinstance(value, Series):
             series = value
         else:
-            numbers = [as_number(str(one)) for one in value]
-            series = Series(torch.tensor(numbers))
+            series = Series(torch.tensor([as_number(str(number)) for number in value]))
         if len(series.values) < self.length or not series.values.isfinite().all():
             raise ArgumentError(
                 "input",
@@ -157,20 +157,21 @@ class Forecasts(Predictor):
             figure.subplots(len(answers), squeeze=False)[:, 0], answers, strict=True
         ):
             series, rows = self.histories[answer["input"]], answer["forecast"]
-            known = [row["truth"] for row in rows if "truth" in row]
-            end = len(series.values) - len(known)
+            truth = [row["truth"] for row in rows if "truth" in row]
+            end = len(series.values) - len(truth)
             first = max(0, end - self.length)
             read = series.values[first:end].tolist()
             # Later lines start at the last value of the history, so that the curves are connected.
             lines = {
                 "history": (1 - len(read), read),
-                "truth": (0, [*read[-1:], *known]),
+                "truth": (0, [*read[-1:], *truth]),
                 "forecast": (0, [*read[-1:], *(row["value"] for row in rows)]),
             }
             for name, (begin, values) in lines.items():
                 if len(values) > 1:
-                    at = [self._at(series, begin + i - len(known)) for i in range(len(values))]
-                    axes.plot(at, values, color=COLOURS[name], label=name, linewidth=1.6)
+                    steps = range(begin - len(truth), begin - len(truth) + len(values))
+                    x = [self._x(series, step) for step in steps]
+                    axes.plot(x, values, color=COLOURS[name], label=name, linewidth=1.6)
             axes.set_title(answer["input"], loc="left", fontsize=10)
             axes.set_ylabel(self.column)
             axes.set_xlabel("" if series.step else "steps ahead")
@@ -178,31 +179,21 @@ class Forecasts(Predictor):
             axes.legend(frameon=False, loc="upper left")
         return figure
 
-    def _at(self, series: Series, ahead: int) -> Any:
+    def _x(self, series: Series, ahead: int) -> Any:
         if series.step is None or series.last is None:
             return ahead
         return series.step.after(series.last, ahead)
 
 
-def _cell(value: Any, written: str) -> str:
-    """Return a cell of a ``DataFrame`` as the text that a file would contain.
-
-    Args:
-        value: the cell.
-        written: date format of the training file.
-    """
+def _cell(value: Any, date_format: str) -> str:
+    """Return a cell of a ``DataFrame`` as the text that a file would contain."""
     if hasattr(value, "strftime"):
-        return str(value.strftime(written))
+        return str(value.strftime(date_format))
     return "" if value is None or str(value) == "nan" else str(value)
 
 
 def steps_of(series: Any, count: int) -> list[str]:
-    """Return names of the last time steps of a series: dates, or numbers from the end.
-
-    Args:
-        series: the series.
-        count: number of steps.
-    """
+    """Return names of the last time steps of a series: dates, or numbers from the end."""
     if series.step:
         return [str(series.date(step - count + 1)) for step in range(count)]
     return [f"{counted(count - 1 - step, 'step')} before the end" for step in range(count)]

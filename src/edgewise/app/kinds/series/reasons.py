@@ -16,8 +16,8 @@ from edgewise.explain.attribution import Case
 def forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
     """Yield a case for each forecast value, whose members are the time steps of the history."""
     series = predictor.prepare(value)
-    given, out, scores = output_rows(predictor, value)
-    count = given[0].shape[-1]
+    (history,), out, scores = output_rows(predictor, value)
+    count = history.shape[-1]
     labels = steps_of(series, count)
     for ahead in range(out.shape[-1]):
         yield Case(

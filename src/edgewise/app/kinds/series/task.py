@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_from_zero, check_same_shape
+from edgewise._utils.arguments import check_range, check_same_shape
 from edgewise._utils.errors import require
 from edgewise.app.train.task import Task
 
@@ -48,7 +48,9 @@ class Forecast(Task):
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        check_from_zero("task.delta", self.delta, "choose roughly the size of an acceptable error")
+        check_range(
+            "task.delta", self.delta, "choose roughly the size of an acceptable error", least=0
+        )
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         check_same_shape(outputs, target[..., 0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.kinds.sounds import baseline, reasons, recipes
+from edgewise.app.kinds.sounds import reasons, recipes
 from edgewise.app.kinds.sounds.data import SoundData, Sounds, SpokenDigits
 from edgewise.app.kinds.sounds.predict import SoundClasses
 from edgewise.app.train.tasks.classification import Classification
@@ -21,8 +21,7 @@ KIND = Kind(
             "spoken-digits",
             SoundData,
             (Classification,),
-            baseline.candidates,
-            modules=("scipy.signal", "sklearn.linear_model", "sklearn.pipeline"),
+            "edgewise.app.kinds.sounds.baseline",
         ),
     ),
     cases={SoundClasses: reasons.sound_class},

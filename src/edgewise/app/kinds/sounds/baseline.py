@@ -7,8 +7,10 @@ from functools import cache, partial
 
 import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, batches_of, fit_classifier
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
@@ -20,11 +22,6 @@ STRENGTHS = (0.001, 0.01, 0.1, 1.0)
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield logistic regression on the mean, and on mean and deviation, with each penalty."""
-    require("sklearn", extra="train", purpose="logistic regression")
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     count = splits.model_arguments["out_width"]
     for deviation in (False, True):
         name = "mean and deviation" if deviation else "mean"

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise import graphs
-from edgewise._utils.arguments import check_choice, check_count, check_named, check_splits
+from edgewise._utils.arguments import check_choice, check_given, check_range, check_splits
 from edgewise._utils.errors import ArgumentError, require
 from edgewise._utils.limits import check_memory
 from edgewise._utils.ragged import ranges, starts
@@ -47,9 +47,8 @@ MEMORY_FACTOR = 8  # Memory for samples and tokens, relative to the size of the 
 
 
 class Listing(NamedTuple):
-    """Files of recordings, the class, split and group of each, and where they come from.
+    """Files of recordings with class, split ("train", "val" or "test") and group of each.
 
-    ``splits`` are "train", "val" or "test"; those without a recording are held out from "train".
     ``groups`` is empty, or names a group that stays in one split, such as the speaker. ``source``
     is the folder, table or data set, and ``column`` the column of the paths.
     """
@@ -66,10 +65,8 @@ class Listing(NamedTuple):
 class SoundData(Data):
     """Base class of recordings, as sequences of tokens of 20 ms.
 
-    A token holds two frames of the log-mel spectrogram, standardised over the training set. A model
-    is called as ``model(x, graph, batch=, edge_attr=)``. In the graph, each token attends to the
-    tokens of its recording at most ``window`` before or after it. The edge features are the offset
-    of both tokens, one-hot.
+    A token holds two frames of the log-mel spectrogram, standardised over the training set. The
+    edge features are the offset of both tokens, one-hot.
 
     Attributes:
         bands: number of mel bands of the spectrogram.
@@ -81,6 +78,8 @@ class SoundData(Data):
             that are not given, stratified by class, or by group if there are groups.
         batch_size: recordings per batch.
     """
+
+    section = "Recordings"
 
     bands: int = 40
     subtract_mean: bool = False
@@ -96,7 +95,13 @@ class SoundData(Data):
     def __post_init__(self) -> None:
         usual = {"bands": 40, "window": 5, "batch_size": 32}
         for name, value in usual.items():
-            check_count(f"data.{name}", getattr(self, name), 1, f"choose for example {value}")
+            check_range(
+                f"data.{name}",
+                getattr(self, name),
+                f"choose for example {value}",
+                least=1,
+                integer=True,
+            )
         self._folds()
 
     @abstractmethod
@@ -115,9 +120,9 @@ class SoundData(Data):
         recordings = [read_recording(file) for file in listing.files]
         rates = Counter(recordings[i].rate for i in index["train"].tolist())
         rate = max(rates, key=lambda rate: (rates[rate], rate))
-        tokens = [self._tokens(one, rate) for one in recordings]
+        tokens = [self._tokens(recording, rate) for recording in recordings]
         scale = Standardisation.of(torch.cat([tokens[i] for i in index["train"].tolist()]))
-        x, sizes = scale.scaled(torch.cat(tokens)), torch.tensor([len(one) for one in tokens])
+        x, sizes = scale.scaled(torch.cat(tokens)), torch.tensor(list(map(len, tokens)))
         number = {label: i for i, label in enumerate(labels)}
         target = torch.tensor([number[name] for name in listing.classes])
 
@@ -126,8 +131,8 @@ class SoundData(Data):
 
             def make(which: Tensor) -> Batch:
                 chosen = members[which]
-                own = x[ranges(starts(sizes)[chosen], sizes[chosen])]
-                return self.batch_of(own, sizes[chosen], target[chosen])
+                batch_tokens = x[ranges(starts(sizes)[chosen], sizes[chosen])]
+                return self.batch_of(batch_tokens, sizes[chosen], target[chosen])
 
             return Split(len(members), make)
 
@@ -161,16 +166,10 @@ class SoundData(Data):
         return tokens_of(at_rate, self.bands, subtract_mean=self.subtract_mean)
 
     def batch_of(self, x: Tensor, sizes: Tensor, target: Tensor) -> Batch:
-        """Return the model inputs of packed tokens.
-
-        Args:
-            x: tokens of all recordings, ``[N, 2 * bands]``.
-            sizes: number of tokens of each recording, ``[B]``.
-            target: class of each recording, ``[B]``.
-        """
+        """Return the batch of packed tokens ``[N, 2 * bands]``."""
         graph = graphs.batch(graphs.window(self.window), sizes)
-        source, to = graph.edge_index
-        offset = F.one_hot(source - to + self.window, 2 * self.window + 1).float()
+        source, target_token = graph.edge_index
+        offset = F.one_hot(source - target_token + self.window, 2 * self.window + 1).float()
         keywords = {"batch": graphs.membership(sizes), "edge_attr": offset}
         return Batch((x, graph), target, keywords=keywords)
 
@@ -182,8 +181,8 @@ class SoundData(Data):
             name: torch.tensor([i for i, split in enumerate(listing.splits) if split == name])
             for name in ("train", "val", "test")
         }
-        given = {name for name in ("val", "test") if len(index[name])}
-        if "test" in given and self.fold:
+        listed = {name for name in ("val", "test") if len(index[name])}
+        if "test" in listed and self.fold:
             raise ArgumentError(
                 "data.fold",
                 expected="0, because the test recordings are given",
@@ -192,8 +191,8 @@ class SoundData(Data):
             )
         how: How = "group" if listing.groups else "stratified"
         keys, rest = listing.groups or listing.classes, index["train"]
-        held = self._folds().split(how, [keys[i] for i in rest.tolist()], given)
-        index |= {name: rest[members] for name, members in held.items()}
+        folds = self._folds().split(how, [keys[i] for i in rest.tolist()], listed)
+        index |= {name: rest[members] for name, members in folds.items()}
         check_splits(**index)
         return index
 
@@ -213,8 +212,6 @@ class Sounds(SoundData):
         group: column of groups that stay in one split, such as the speaker; "" finds a column named
             group or speaker, and "none" uses none.
         split_column: column of the splits; "" finds it, and "none" uses none.
-        bands, subtract_mean, window, folds, fold, val, split_seed, batch_size: see
-            :class:`SoundData`.
 
     Example:
         >>> from edgewise.app.kinds.sounds import Sounds
@@ -232,7 +229,7 @@ class Sounds(SoundData):
         super().__post_init__()
 
     def listing(self) -> Listing:
-        check_named("data.path", self.path, "a folder with one subfolder per class, or a table")
+        check_given("data.path", self.path, "a folder with one subfolder per class, or a table")
         source = open_source(self.path)
         if isinstance(source, Path) and (source.is_dir() or not source.suffix):
             files, classes, splits = class_folders(source, find_recordings)
@@ -242,8 +239,8 @@ class Sounds(SoundData):
         target = _column(table, "data.target", self.target, CLASSES, (column,))
         group = "" if self.group == "none" else self.group
         if not self.group:
-            named = [name for name in table.columns if name.lower() in GROUPS and name != target]
-            group = named[0] if len(named) == 1 else ""
+            usual = [name for name in table.columns if name.lower() in GROUPS and name != target]
+            group = usual[0] if len(usual) == 1 else ""
         groups = table.texts("data.group", group) if group else []
         by = find_split_column(table, self.split_column)
         splits = ["train"] * len(table)
@@ -265,12 +262,13 @@ class SpokenDigits(SoundData):
             one speaker and validates on another.
         fold: index of the test speaker; only for ``"speaker"``.
         folds, val: number of speakers, and fraction of the other five for validation.
-        bands, subtract_mean, window, split_seed, batch_size: see :class:`SoundData`.
 
     Example:
         >>> from edgewise.app.kinds.sounds import SpokenDigits
         >>> splits = SpokenDigits(split="speaker", fold=2).load()  # doctest: +SKIP
     """
+
+    folders = (SPOKEN,)
 
     folds: int = 6
     val: float = 0.2
@@ -305,9 +303,9 @@ def _spoken_split(index: int) -> str:
 
 
 def _column(
-    table: Table, argument: str, named: str, usual: Sequence[str], taken: Sequence[str] = ()
+    table: Table, argument: str, name: str, usual: Sequence[str], taken: Sequence[str] = ()
 ) -> str:
     """Return the named column, or the first column of a usual name."""
-    candidates = [name for word in usual for name in table.columns if name.lower() == word]
+    candidates = [column for word in usual for column in table.columns if column.lower() == word]
     what = f"a column such as {usual[0]!r}"
-    return table.choose(argument, named, candidates[:1], what, taken, of_words=True)
+    return table.choose(argument, name, candidates[:1], what, taken, of_words=True)

@@ -24,10 +24,7 @@ BLOCK = 4096  # Number of frames transformed at once, to limit memory.
 def tokens_of(recording: Recording, bands: int, *, subtract_mean: bool = False) -> Tensor:
     """Return log-mel features ``[N, STACK * bands]``, which do not depend on the loudness.
 
-    Args:
-        recording: samples of any length above 0; the last token is filled with silence.
-        bands: number of mel bands, from 0 Hz to half the sample rate.
-        subtract_mean: whether to subtract the mean of each band over the recording.
+    The last token is filled with silence.
     """
     samples, rate = recording
     samples = samples / samples.square().mean().sqrt().clamp(min=1e-12)

@@ -30,14 +30,7 @@ class Recording(NamedTuple):
 
 
 def read_recording(path: Path) -> Recording:
-    """Read a WAV file of 8, 16, 24 or 32 bits or floating point, with any number of channels.
-
-    Raises:
-        MissingDataError: the file is missing.
-        ArgumentError: the file is empty, damaged or not a WAV file, or is larger than the limit
-            ``sound_bytes``.
-        MissingExtraError: SciPy is not installed.
-    """
+    """Read a WAV file of 8, 16, 24 or 32 bits or floating point, with any number of channels."""
     wavfile = require("scipy.io.wavfile", extra="sounds", purpose="reading recordings")
     if not path.is_file():
         raise MissingDataError(f"{path}: no such file. Remedy: give the path of a WAV file.")
@@ -63,15 +56,11 @@ def read_recording(path: Path) -> Recording:
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return the mean of the channels, from -1 to 1 and with mean 0.
-
-    Samples of 8 bits have no sign. Resampling would turn their offset into noise at both ends.
-    """
+    """Return the mean of the channels, from -1 to 1 and with mean 0."""
     mono = values.astype(np.float64).reshape(len(values), -1).mean(1)
+    # Resampling would turn the offset of samples without a sign (8 bits) into noise at both ends.
     mono -= mono.mean()
-    peak = np.abs(mono).max()
-    found: np.ndarray = (mono / peak if peak else mono).astype(np.float32)
-    return found
+    return np.asarray(mono / (np.abs(mono).max() or 1), np.float32)
 
 
 def resampled(recording: Recording, rate: int) -> Recording:

@@ -30,10 +30,7 @@ class SoundClasses(Predictor):
             yield from _recordings_at(Path(word))
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read a recording, a folder of recordings, or a list or table of paths.
-
-        Paths in a list or table are relative to its folder, as in training.
-        """
+        """Read a recording, a folder, or a list or table of paths relative to its folder."""
         if path.is_dir() or path.suffix.lower() in SUFFIXES:
             for file in _recordings_at(path):
                 yield None, {"input": str(file)}, file

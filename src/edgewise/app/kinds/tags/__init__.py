@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.kinds.tags import baseline, reasons, recipes
+from edgewise.app.kinds.tags import reasons, recipes
 from edgewise.app.kinds.tags.data import TaggedWords
 from edgewise.app.kinds.tags.files import EWT, TagFile
 from edgewise.app.kinds.tags.predict import WordTags
@@ -21,7 +21,13 @@ KIND = Kind(
     data={"ewt": EWT, "tag_file": TagFile},
     predictors=(WordTags,),
     baselines=(
-        Baselines("tags of words", "tag-ewt", TaggedWords, (Tagging,), baseline.candidates),
+        Baselines(
+            "tags of words",
+            "tag-ewt",
+            TaggedWords,
+            (Tagging,),
+            "edgewise.app.kinds.tags.baseline",
+        ),
     ),
     cases={WordTags: reasons.word_tags},
 )

@@ -25,7 +25,7 @@ def words_of(batch: Batch) -> list[Word]:
     """Return the token ids of each word of a batch."""
     tokens, sizes = batch.inputs
     ids = tokens.ids if tokens.mask is None else tokens.ids[tokens.mask > 0]
-    return [tuple(part.tolist()) for part in ids.flatten().split(sizes.tolist())]
+    return [tuple(word.tolist()) for word in ids.flatten().split(sizes.tolist())]
 
 
 def _fitted(splits: Splits) -> Score:
@@ -40,7 +40,7 @@ def _fitted(splits: Splits) -> Score:
     best = {word: tags.most_common(1)[0][0] for word, tags in count.items()}
 
     def score(batch: Batch) -> Tensor:
-        found = torch.tensor([best.get(word, unknown) for word in words_of(batch)])
-        return torch.nn.functional.one_hot(found, splits.model_arguments["out_width"]).float()
+        tags = torch.tensor([best.get(word, unknown) for word in words_of(batch)])
+        return torch.nn.functional.one_hot(tags, splits.model_arguments["out_width"]).float()
 
     return score

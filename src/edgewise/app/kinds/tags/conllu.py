@@ -24,10 +24,6 @@ def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> li
     """Return each sentence as pairs of word and tag, or of word and head (0 for the root).
 
     Multiword tokens (1-2) and empty nodes (1.1) are skipped.
-
-    Raises:
-        ArgumentError: a sentence has no words, a line has a wrong form, or words are not numbered
-            consecutively from 1; the error names the line.
     """
     column = COLUMNS[tag]
     sentences: list[Labelled] = []

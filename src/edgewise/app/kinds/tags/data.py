@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPECIAL: tuple[Special, ...] = ("pad", "unk")
-TaggedParts = tuple[dict[str, list[Labelled]], dict[str, str]]
+TaggedSplits = tuple[dict[str, list[Labelled]], dict[str, str]]
 """Two dicts by split: sentences, as lists of (word, tag), and the file, which errors name."""
 
 
@@ -30,26 +30,22 @@ TaggedParts = tuple[dict[str, list[Labelled]], dict[str, str]]
 class TaggedWords(LabelledText):
     """Base class of tagging data; a word has one or several tokens.
 
-    Batches: inputs ``(tokens, sizes)`` and targets ``[W]``, the tags of W words. ``tokens`` has the
-    tokens of the sentences, and ``sizes`` ``[W]`` the number of tokens of each word.
-
-    Attributes:
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
+    Batches: inputs ``(tokens, sizes)`` and targets ``[W]``, the tags of W words. ``sizes`` ``[W]``
+    has the number of tokens of each word.
     """
 
     @abstractmethod
-    def parts(self) -> TaggedParts:
+    def read_splits(self) -> TaggedSplits:
         """Return the sentences of each split."""
 
     def load(self) -> Splits:
-        parts, files = self.parts()
-        train_tags = (tag for sentence in parts["train"] for _, tag in sentence)
+        tagged, files = self.read_splits()
+        train_tags = (tag for sentence in tagged["train"] for _, tag in sentence)
         tags = distinct_labels(train_tags, "data.target", files["train"])
-        plain = (" ".join(word for word, _ in sentence) for sentence in parts["train"])
+        plain = (" ".join(word for word, _ in sentence) for sentence in tagged["train"])
         tokenizer = self.make_tokenizer(plain, SPECIAL)
         splits = {}
-        for name, sentences in parts.items():
+        for name, sentences in tagged.items():
             pairs = [pair for sentence in sentences for pair in sentence]
             words = encode_words(tokenizer, [word for word, _ in pairs])
             counts = torch.tensor([len(sentence) for sentence in sentences])

@@ -19,7 +19,7 @@ from edgewise.app.files.read_table import form_of, is_table, read_table
 from edgewise.app.files.reading import raw_texts, read_own_text
 from edgewise.app.files.target_columns import note_target
 from edgewise.app.kinds.tags.conllu import COLUMNS, WIDTH, Tag, read_conllu
-from edgewise.app.kinds.tags.data import TaggedParts, TaggedWords
+from edgewise.app.kinds.tags.data import TaggedSplits, TaggedWords
 from edgewise.app.train.text.labelled import Labelled
 from edgewise.app.train.text.own_files import OwnFiles, check_filled
 
@@ -46,9 +46,6 @@ class TagFile(TaggedWords, OwnFiles):
         word: word column below a header; "" finds it by its usual names.
         sentence: column of a table with the number or name of each word's sentence; "" finds it by
             its usual names.
-        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     Example:
         >>> import pandas as pd
@@ -65,19 +62,19 @@ class TagFile(TaggedWords, OwnFiles):
     word: str = ""
     sentence: str = ""
 
-    def parts(self) -> TaggedParts:
+    def read_splits(self) -> TaggedSplits:
         files = self.files("a file of words and tags")
         read = {split: self._read(path) for split, path in files.items()}
-        found = {tag for sentence in read["train"] for _, tag in sentence}
-        if len(found) == 1:
+        tags = {tag for sentence in read["train"] for _, tag in sentence}
+        if len(tags) == 1:
             raise ArgumentError(
                 "data.target",
                 expected=f"at least two tags in {files['train'].name}",
-                got=f"{found.pop()!r} for all words",
+                got=f"{tags.pop()!r} for all words",
                 remedy="add sentences with other tags, or name another column with --data.target",
             )
-        parts = self.dealt(read)
-        return parts, {split: str(files.get(split, files["train"])) for split in parts}
+        sentences = self.split_examples(read)
+        return sentences, {split: str(files.get(split, files["train"])) for split in sentences}
 
     def _read(self, path: Path | FrameSource) -> list[Labelled]:
         if isinstance(path, FrameSource) or (is_table(path) and form_of(path) != ".tsv"):
@@ -115,15 +112,15 @@ class TagFile(TaggedWords, OwnFiles):
     def _read_table(self, path: Path | FrameSource) -> list[Labelled]:
         table = read_table(path, skip_blank=True)
         columns: list[str] = []
-        asked = (
+        fields = (
             ("word", self.word, WORDS, "the column of the words"),
             ("target", self.target, TAGS, "the column of the tags"),
             ("sentence", self.sentence, SENTENCES, "the column that numbers the sentences"),
         )
-        for field, named, usual, what in asked:
+        for field, column, usual, what in fields:
             left = [name for name in table.columns if name not in columns]
             likely = [name for name in left if name.lower() in usual]
-            columns.append(table.choose(f"data.{field}", named, likely or left, what, columns))
+            columns.append(table.choose(f"data.{field}", column, likely or left, what, columns))
         if not self.target:
             is_usual = columns[1].lower() in TAGS
             note_target(columns[1], "because of its name" if is_usual else "the only column left")
@@ -140,14 +137,8 @@ def read_lines_of_words(
 ) -> list[Labelled]:
     """Read lines of a word and its tag; blank lines separate sentences.
 
-    Args:
-        text: content of the file.
-        path: the file, for errors.
-        columns: positions of word and tag, if the first line is a header; without a header, the
-            word is the first and the tag the last field.
-
-    Raises:
-        ArgumentError: a line has no tag (the error names it), or there is only one sentence.
+    ``columns`` are the positions of word and tag below a header. Without a header, the word is the
+    first field and the tag the last one.
     """
     sentences: list[Labelled] = []
     words: Labelled = []
@@ -200,9 +191,9 @@ class EWT(TaggedWords):
     Attributes:
         target: column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
             ``"deprel"``.
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
+
+    folders = ("UD_English-EWT",)
 
     target: Tag = "upos"
 
@@ -210,7 +201,7 @@ class EWT(TaggedWords):
         super().__post_init__()
         check_choice("data.target", self.target, get_args(Tag))
 
-    def parts(self) -> TaggedParts:
+    def read_splits(self) -> TaggedSplits:
         texts = ewt_texts()
         read = {
             split: read_conllu(text, file, self.target) for split, (file, text) in texts.items()
@@ -219,7 +210,7 @@ class EWT(TaggedWords):
 
     def training_texts(self) -> list[str]:
         """Return the texts of the training set."""
-        sentences, _files = self.parts()
+        sentences, _files = self.read_splits()
         return [" ".join(word for word, _ in sentence) for sentence in sentences["train"]]
 
 

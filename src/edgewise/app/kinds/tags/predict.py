@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +57,15 @@ class WordTags(OnTexts):
         longest = self.preprocessing.model_arguments["longest_text"]
         # A single word can have more tokens than any training sentence.
         words = words.cut(longest)
-        parts = split_lengths([len(words) for words in examples], words.sizes.tolist(), longest)
-        tokens = data.shown("test", words.ids, torch.tensor(parts), self.tokenizer)
-        probabilities = self.model(tokens, words.sizes).softmax(-1)
-        best = probabilities.max(-1)
-        found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        lengths = split_lengths([len(words) for words in examples], words.sizes.tolist(), longest)
+        tokens = data.shown("test", words.ids, torch.tensor(lengths), self.tokenizer)
+        best = self.model(tokens, words.sizes).softmax(-1).max(-1)
+        predictions = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         return [
             {
                 "words": [
                     {"word": word, "tag": tags[number], "probability": value}
-                    for word, (value, number) in zip(words, found, strict=False)
+                    for word, (value, number) in zip(words, predictions, strict=False)
                 ]
             }
             for words in examples
@@ -73,20 +73,16 @@ class WordTags(OnTexts):
 
 
 def split_lengths(counts: list[int], sizes: list[int], longest: int) -> list[int]:
-    """Return the lengths in tokens of the parts into which long sentences are split.
+    """Return the lengths in tokens, at most ``longest``, into which sentences are split.
 
-    Args:
-        counts: number of words of each sentence.
-        sizes: number of tokens of each word.
-        longest: maximum length of a part, in tokens.
+    ``counts`` are the words of each sentence, and ``sizes`` the tokens of each word.
     """
-    parts: list[int] = []
+    lengths: list[int] = []
     remaining = iter(sizes)
     for count in counts:
-        parts.append(0)
-        for _ in range(count):
-            size = next(remaining)
-            if parts[-1] + size > longest:
-                parts.append(0)
-            parts[-1] += size
-    return parts
+        lengths.append(0)
+        for size in islice(remaining, count):
+            if lengths[-1] + size > longest:
+                lengths.append(0)
+            lengths[-1] += size
+    return lengths

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.kinds.texts import baseline, reasons, recipes
+from edgewise.app.kinds.texts import reasons, recipes
 from edgewise.app.kinds.texts.data import LabelledSentences
 from edgewise.app.kinds.texts.files import SST2, TextTable
 from edgewise.app.kinds.texts.predict import SentenceClasses, SentenceProperties
@@ -24,9 +24,7 @@ KIND = Kind(
             "sst2",
             LabelledSentences,
             (TextClassification,),
-            baseline.candidates,
-            baseline.is_large,
-            ("sklearn.feature_extraction.text", "sklearn.linear_model"),
+            "edgewise.app.kinds.texts.baseline",
         ),
     ),
     cases={

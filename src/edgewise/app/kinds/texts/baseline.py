@@ -12,7 +12,6 @@ from itertools import product
 
 import torch
 
-from edgewise._utils.errors import require
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.column_baselines import columns_of, fit_columns, linear_model, linear_name
 from edgewise.app.train.preprocessing import Preprocessing
@@ -34,7 +33,6 @@ def is_large(run: Preprocessing) -> bool:
 
 def candidates(recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
     """Yield the baseline with each setting."""
-    require("sklearn", extra="train", purpose="logistic regression on TF-IDF")
     for (length, name), strength in product(LENGTHS.items(), STRENGTHS):
         setting = f"{name}, C = {strength:g}"
         fit = partial(_fitted, recipe, splits, length, strength)

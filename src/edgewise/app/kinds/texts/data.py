@@ -5,30 +5,41 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise.app.files.labels import distinct_labels
 from edgewise.app.files.reading import log
-from edgewise.app.files.targets import Target, class_counts
+from edgewise.app.files.target_columns import TargetColumns
+from edgewise.app.files.targets import class_counts
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.folds import sample_labelled
 from edgewise.app.train.splits import Split, Splits
+from edgewise.app.train.text.labelled import Labelled, LabelledText, numbered
 from edgewise.app.train.text.naive_bayes import NaiveBayes
 from edgewise.app.train.text.packed_texts import PackedTexts
-from edgewise.app.train.text.tokenizer import (
-    Special,
-    encode_all,
-)
+from edgewise.app.train.text.tokenizer import Special, encode_all
 from edgewise.layers import Tokens
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-from edgewise.app.train.text.labelled import LabelledParts, LabelledText, numbered
 
 SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep")
+
+
+class LabelledSplits(NamedTuple):
+    """Pairs of text and label of each split, and the file that errors name.
+
+    ``column`` is the column of the texts in a table. With ``targets``, a text has a list of values
+    instead of a label.
+    """
+
+    texts: dict[str, Labelled]
+    files: dict[str, str]
+    column: str = "text"
+    targets: TargetColumns | None = None
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,6 @@ class LabelledSentences(LabelledText):
             weights combines its logits with those of this classifier, :class:`.NaiveBayes`. A
             model with ``--from`` or class weights, several labels of a text, and numbers do not
             use it.
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
     """
 
     max_length: int = 0
@@ -62,29 +71,24 @@ class LabelledSentences(LabelledText):
         self.at_least("labelled", 0, 1000)
 
     @abstractmethod
-    def parts(self) -> LabelledParts:
+    def read_splits(self) -> LabelledSplits:
         """Return the sentences of each split."""
 
     def load(self) -> Splits:
-        parts, files, column, columns = self.parts()
+        sentences, files, column, columns = self.read_splits()
+        train = sentences["train"]
         labels = []
         if not columns:
-            distinct = (label for _, label in parts["train"])
-            labels = distinct_labels(distinct, "data.target", files["train"])
-        tokenizer = self.make_tokenizer((text for text, _ in parts["train"]), SPECIAL)
-        train = parts["train"]
+            labels = distinct_labels((label for _, label in train), "data.target", files["train"])
+        tokenizer = self.make_tokenizer((text for text, _ in train), SPECIAL)
         sample = sample_labelled(len(train), self.labelled, self.split_seed, "sentences")
-        parts = {**parts, "train": [train[i] for i in sample.tolist()]}
-        targets: tuple[Target, ...] = ()
-        if columns:
-            targets = columns.describe(
-                torch.tensor([values for _, values in parts["train"]], dtype=torch.double)
-            )
+        sentences = {**sentences, "train": [train[i] for i in sample.tolist()]}
+        targets = columns.describe(_numbers(sentences["train"])) if columns else ()
         splits = {}
         counts: tuple[int, ...] = ()
         values: dict[str, Any] = {"text": column}
-        for name, found in parts.items():
-            ids, sizes = encode_all(tokenizer, [text for text, _ in found], first="cls", last="sep")
+        for name, rows in sentences.items():
+            ids, sizes = encode_all(tokenizer, [text for text, _ in rows], first="cls", last="sep")
             texts = PackedTexts(ids, sizes)
             num_long = int((sizes > self.max_length).sum()) if self.max_length else 0
             if num_long:
@@ -93,17 +97,13 @@ class LabelledSentences(LabelledText):
                     f"data.max_length: {num_long} of {len(sizes)} texts of {name} are longer than "
                     f"{self.max_length} tokens, and are cut to their first {self.max_length}"
                 )
-            target = (
-                torch.tensor([values for _, values in found], dtype=torch.double)
-                if columns
-                else numbered(found, labels, files[name])
-            )
+            target = _numbers(rows) if columns else numbered(rows, labels, files[name])
             splits[name] = self._split(name, texts, target, tokenizer)
             if name == "train" and not columns:
                 counts = class_counts(target, len(labels))
                 if self.naive_bayes:
                     counted = NaiveBayes.fit(Tokens(texts.ids, texts.sizes), target, len(labels))
-                    values |= {f"naive_bayes.{part}": x for part, x in counted.counted().items()}
+                    values |= {f"naive_bayes.{key}": x for key, x in counted.counted().items()}
         values["labels"] = [self.names.get(label, label) for label in labels]
         loaded = self.text_splits(splits, tokenizer, values, targets)
         return replace(loaded, class_counts=counts)
@@ -114,3 +114,8 @@ class LabelledSentences(LabelledText):
             return Batch((tokens,), target[index])
 
         return Split(len(texts), make, lengths=texts.sizes)
+
+
+def _numbers(rows: Labelled) -> Tensor:
+    """Return the values of the targets of each text, ``[N, T]``."""
+    return torch.tensor([values for _, values in rows], dtype=torch.double)

@@ -22,8 +22,8 @@ from edgewise.app.files.target_columns import (
     target_names,
     warn_misread,
 )
-from edgewise.app.kinds.texts.data import LabelledSentences
-from edgewise.app.train.text.labelled import Labelled, LabelledParts
+from edgewise.app.kinds.texts.data import LabelledSentences, LabelledSplits
+from edgewise.app.train.text.labelled import Labelled
 from edgewise.app.train.text.own_files import OwnFiles, check_filled
 
 TEXTS = ("text", "sentence", "review", "comment", "message", "content")
@@ -35,14 +35,11 @@ WORDS = 3.0  # Minimum mean number of words per cell in a column of texts.
 
 
 class Columns(NamedTuple):
-    """Names of the text and label columns.
-
-    ``given`` has the names that both columns of a table without a header get, in their order.
-    """
+    """Names of the text and label columns; if the table has no header, of both in their order."""
 
     text: str
     label: str
-    given: tuple[str, str] | None = None
+    header: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,6 @@ class TextTable(LabelledSentences, OwnFiles):
             classes of a single label column; with several, it predicts numbers for the columns that
             do not hold classes.
         max_length: maximum number of tokens of a text; longer texts are truncated.
-        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
-        packed, word_dropout: see :class:`LabelledText`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextData`.
 
     Example:
         >>> import pandas as pd
@@ -90,7 +84,7 @@ class TextTable(LabelledSentences, OwnFiles):
         super().__post_init__()
         check_choice("data.task_type", self.task_type, get_args(TaskType))
 
-    def parts(self) -> LabelledParts:
+    def read_splits(self) -> LabelledSplits:
         files = self.files("a table of texts and labels")
         tables = {split: read_table(path) for split, path in files.items()}
         where = {split: str(files.get(split, files["train"])) for split in ("train", "val", "test")}
@@ -101,19 +95,19 @@ class TextTable(LabelledSentences, OwnFiles):
             return self._several(tables, text, names, where)
         columns = find_columns(train, self.text, "".join(names))
         separator = self.separator.replace("none", "")
-        if not self.separator and not columns.given:
+        if not self.separator and not columns.header:
             separator = find_separator(train.columns[columns.label])
         if separator or self.task_type == "regression":
             names = [columns.label]
-            if columns.given:
-                tables = {n: table.without_header(columns.given) for n, table in tables.items()}
+            if columns.header:
+                tables = {n: table.without_header(columns.header) for n, table in tables.items()}
             return self._several(tables, columns.text, names, where, separator)
         read = {split: labelled_rows(table, columns) for split, table in tables.items()}
         labels = [label for _, label in read["train"]]
         _check_classes(labels, columns.label, files["train"])
-        if self.task_type == "auto" and not columns.given:
+        if self.task_type == "auto" and not columns.header:
             warn_misread(train, columns.label, sorted(set(labels)), ARGUMENT)
-        return LabelledParts(self.dealt(read, labels), where, columns.text)
+        return LabelledSplits(self.split_examples(read, labels), where, columns.text)
 
     def _several(
         self,
@@ -122,42 +116,33 @@ class TextTable(LabelledSentences, OwnFiles):
         names: list[str],
         where: dict[str, str],
         separator: str = "",
-    ) -> LabelledParts:
-        """Return the texts of each split with the values of their targets.
+    ) -> LabelledSplits:
+        """Return the texts of each split with the values of the target columns ``names``.
 
-        Args:
-            tables: table of each given split; the training table is the first.
-            text: column of the texts.
-            names: columns of the targets, or one column with several labels in a cell.
-            where: file of each split, named in errors.
-            separator: separator of the labels in a cell; "" if each cell has one target.
+        With a ``separator``, ``names`` has one column, with several labels in a cell.
         """
-        first: TargetColumns | None = None
+        train: TargetColumns | None = None
         read: dict[str, Labelled] = {}
         for split, table in tables.items():  # The training table is the first.
             check_filled(table, (text,))
-            cells, named = table, names
-            classes = first.classes if first else None
+            cells, cell_names = table, names
+            classes = train.classes if train else None
             if separator:
-                known = first.names if first else ()
-                cells = label_columns(table, names[0], separator, ARGUMENT, known)
-                named = list(cells.columns)
-                classes = [("0", "1")] * len(named)
+                train_labels = train.names if train else ()
+                cells = label_columns(table, names[0], separator, ARGUMENT, train_labels)
+                cell_names = list(cells.columns)
+                classes = [("0", "1")] * len(cell_names)
             columns = TargetColumns(
-                cells, named, self.task_type, argument=ARGUMENT, classes=classes
+                cells, cell_names, self.task_type, argument=ARGUMENT, classes=classes
             )
-            first = first or columns
-            texts = (one.strip() for one in table.texts("data.text", text))
+            train = train or columns
+            texts = (cell.strip() for cell in table.texts("data.text", text))
             read[split] = list(zip(texts, columns.values.tolist(), strict=True))
-        return LabelledParts(self.dealt(read), where, text, first)
+        return LabelledSplits(self.split_examples(read), where, text, train)
 
 
 def text_column(table: Table, text: str, taken: Collection[str]) -> str:
-    """Return the column of texts: the named column, or the only possible one.
-
-    Raises:
-        ArgumentError: there is no such column, or there are several possible columns.
-    """
+    """Return the column of texts: the named column, or the only possible one."""
     free = {name.lower(): name for name in table.columns if name not in taken}
     usual = text or next((free[name] for name in TEXTS if name in free), "")
     likely = [name for name in free.values() if _are_texts(table.columns[name])]
@@ -180,11 +165,7 @@ def _check_words(table: Table, column: str) -> None:
 
 
 def find_columns(table: Table, text: str, label: str) -> Columns:
-    """Return the text and label columns: the named columns, or the only possible columns.
-
-    Raises:
-        ArgumentError: there is no such column, or there are several possible columns.
-    """
+    """Return the text and label columns: the named columns, or the only possible columns."""
     names = list(table.columns)
     if len(names) == 1:
         raise unreadable(
@@ -197,11 +178,11 @@ def find_columns(table: Table, text: str, label: str) -> Columns:
         if column:
             table.texts(argument, column)
     if len(names) == 2 and not text and not label and not table.named:
-        few, many = sorted(names, key=lambda name: len(set(table.columns[name])))
-        if few in table.columns[few]:
-            _check_words(table, many)
-            given = ("text", "label") if names[0] == many else ("label", "text")
-            return Columns("text", "label", given)
+        labels, texts = sorted(names, key=lambda name: len(set(table.columns[name])))
+        if labels in table.columns[labels]:
+            _check_words(table, texts)
+            header = ("text", "label") if names[0] == texts else ("label", "text")
+            return Columns("text", "label", header)
     by_name = {name.lower(): name for name in names}
     text_is_named, label_is_named = bool(text), bool(label)
     text = text or next((by_name[n] for n in TEXTS if n in by_name and by_name[n] != label), "")
@@ -236,13 +217,9 @@ def _are_texts(values: list[str]) -> bool:
 
 
 def labelled_rows(table: Table, columns: Columns) -> Labelled:
-    """Return the text and label of each row.
-
-    Raises:
-        ArgumentError: a column is missing, or a cell is blank; the error names the row.
-    """
-    if columns.given:
-        table = table.without_header(columns.given)
+    """Return the text and label of each row; an error for a blank cell names the row."""
+    if columns.header:
+        table = table.without_header(columns.header)
     texts = table.texts("data.text", columns.text)
     labels = table.texts("data.target", columns.label)
     check_filled(table, (columns.text, columns.label))
@@ -276,19 +253,21 @@ class SST2(LabelledSentences):
     GLUE adds.
     """
 
+    folders = ("SST2",)
+
     names: ClassVar[Mapping[str, str]] = {"0": "negative", "1": "positive"}
 
-    def parts(self) -> LabelledParts:
+    def read_splits(self) -> LabelledSplits:
         at = "clairett/pytorch-sentiment-classification/457ffd83de90a9d6d472d8ffc31bbffe40a8b236"
         where = f"https://raw.githubusercontent.com/{at}/data/SST2"
         names = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
         texts = raw_texts("SST2", {file: f"{where}/{file}" for file in names.values()})
-        parts: dict[str, Labelled] = {}
+        splits: dict[str, Labelled] = {}
         for name, file in names.items():
             rows = (line.rsplit("\t", 1) for line in texts[file].removesuffix("\n").split("\n"))
-            parts[name] = [(sentence.strip(), label.strip()) for sentence, label in rows]
-        return LabelledParts(parts, names)
+            splits[name] = [(sentence.strip(), label.strip()) for sentence, label in rows]
+        return LabelledSplits(splits, names)
 
     def training_texts(self) -> list[str]:
         """Return the texts of the training set."""
-        return [text for text, _ in self.parts().parts["train"]]
+        return [text for text, _ in self.read_splits().texts["train"]]

@@ -11,15 +11,12 @@ from edgewise.layers import Tokens
 
 
 class OnSentences(OnTexts):
-    """Base of predictors on sentences.
-
-    A text longer than the longest training text is truncated.
-    """
+    """Base of predictors on sentences; texts longer than all training texts are truncated."""
 
     data, input = LabelledSentences, "a sentence"
 
     def read(self, examples: list[str]) -> tuple[Tokens, list[Answer]]:
-        """Tokenize sentences as in training; return the tokens and the notes of `truncated`."""
+        """Return the tokens of sentences, encoded as in training, and notes about truncation."""
         data = self.recipe.data
         assert isinstance(data, LabelledSentences)
         texts, notes = self.truncated(examples)

@@ -12,13 +12,13 @@ from edgewise.explain.attribution import Case
 
 def sentence_properties(predictor: SentenceProperties, value: Any, _: int) -> Iterator[Case]:
     """Yield the words of a text as reasons for each number."""
-    given, out, scores = output_rows(predictor, value)
-    member, labels = word_members(predictor.tokenizer, given[0].ids.flatten())
+    (tokens,), out, scores = output_rows(predictor, value)
+    member, labels = word_members(predictor.tokenizer, tokens.ids.flatten())
     yield from target_cases(predictor, out, scores, member, labels)
 
 
 def sentence_class(predictor: SentenceClasses, value: Any, _: int) -> Iterator[Case]:
     """Yield the words of a text as reasons for its class."""
-    given, out, scores = output_rows(predictor, value)
-    member, labels = word_members(predictor.tokenizer, given[0].ids.flatten())
+    (tokens,), out, scores = output_rows(predictor, value)
+    member, labels = word_members(predictor.tokenizer, tokens.ids.flatten())
     yield class_case(predictor, out, scores, member, labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.kinds.translation import baseline, reasons, recipes
+from edgewise.app.kinds.translation import reasons, recipes
 from edgewise.app.kinds.translation.data import Multi30k, Parallel, TextPairs
 from edgewise.app.kinds.translation.files import PairTable
 from edgewise.app.kinds.translation.predict import Translations
@@ -23,9 +23,7 @@ KIND = Kind(
             "transformer-multi30k",
             TextPairs,
             (Translation,),
-            baseline.candidates,
-            baseline.is_large,
-            ("scipy.sparse", "sklearn.feature_extraction.text"),
+            "edgewise.app.kinds.translation.baseline",
         ),
     ),
     cases={Translations: reasons.translation},

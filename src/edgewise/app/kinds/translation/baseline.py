@@ -27,8 +27,9 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from edgewise._utils.errors import ArgumentError, require
+from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.baseline import Candidate, Writer, batches_of
 from edgewise.app.train.batches import WritingBatch
 from edgewise.app.train.preprocessing import Preprocessing
@@ -76,7 +77,6 @@ def is_large(run: Preprocessing) -> bool:
 
 def candidates(_recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
     """Yield both baselines with each of their settings."""
-    require("sklearn", extra="train", purpose="TF-IDF and counts of words")
     read = cache(partial(_training, splits))
     for length, setting in LENGTHS.items():
         yield Candidate("nearest source text", setting, partial(_nearest, read, splits, length))
@@ -106,10 +106,10 @@ def _training(splits: TextSplits) -> Texts:
 def _nearest(read: Callable[[], Texts], splits: TextSplits, length: int) -> Writer:
     sources, targets = read()
     words = tf_idf(length)
-    known = words.fit_transform(sources)
+    features = words.fit_transform(sources)
 
     def write(batch: WritingBatch) -> list[str]:
-        near = words.transform(texts_of(batch.inputs[0], splits)) @ known.T
+        near = words.transform(texts_of(batch.inputs[0], splits)) @ features.T
         return [targets[i] for i in np.ravel(near.argmax(axis=1))]
 
     return Writer(write)
@@ -124,14 +124,7 @@ def _word_by_word(words: Callable[[], WordByWord], splits: TextSplits, weight: f
 
 @dataclass(frozen=True)
 class WordByWord:
-    """Translation word by word.
-
-    Attributes:
-        sources: index of each source word.
-        targets: target words, in the order of their indices.
-        translations: logarithms of the translation probabilities t, a SciPy matrix ``[S, T]``.
-        bigrams: log-probabilities of successive target words; see :func:`language.bigrams`.
-    """
+    """Translation word by word, with the logarithms of t, a SciPy matrix ``[S, T]``, and of p."""
 
     sources: dict[str, int]
     targets: list[str]
@@ -141,24 +134,22 @@ class WordByWord:
     @classmethod
     def fitted(cls, sources: Sequence[str], targets: Sequence[str]) -> WordByWord:
         """Estimate all probabilities from training texts and their translations."""
-        from scipy import sparse
-
         source_words, target_words = {"": NULL}, {"": BOUNDARY, "<unknown>": UNKNOWN}
         source_ids = _indexed(sources, source_words)
         target_ids = _indexed(targets, target_words)
         bounded = [np.concatenate([[BOUNDARY], ids, [BOUNDARY]]) for ids in target_ids]
-        before = np.concatenate([ids[:-1] for ids in bounded])
-        after = np.concatenate([ids[1:] for ids in bounded])
+        first = np.concatenate([ids[:-1] for ids in bounded])
+        second = np.concatenate([ids[1:] for ids in bounded])
         size = len(target_words)
-        pairs = sparse.coo_matrix((np.ones(len(before)), (before, after)), (size, size)).tocsr()
+        pairs = sparse.coo_matrix((np.ones(len(first)), (first, second)), (size, size)).tocsr()
         translations = _ibm_model_1(source_ids, target_ids, (len(source_words), size))
         return cls(source_words, list(target_words), translations, bigrams(pairs, BACK_OFF))
 
-    def weighted(self, weight: float, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    def weighted(self, weight: float, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return ``weight`` times ``bigrams``, which are not computed for a weight of 0."""
         if not weight:
-            return np.zeros((len(before), len(after)))
-        return weight * self.bigrams(before, after)
+            return np.zeros((len(first), len(second)))
+        return weight * self.bigrams(first, second)
 
     def choices(self, word: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the most probable translations of a word, and their log-probabilities."""
@@ -206,25 +197,20 @@ def _ibm_model_1(
 ) -> Any:
     """Return the logarithms of the translation probabilities t(f | e), a SciPy matrix ``[S, T]``.
 
-    Args:
-        sources: word indices of each source text, without the null word.
-        targets: word indices of each target text.
-        shape: numbers of source and target words, (S, T).
+    The arguments are the word indices of each text, without the null word, and (S, T).
     """
-    from scipy import sparse
-
     # There is one entry for each target position and each source word of the same pair of texts.
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    entries: list[tuple[np.ndarray, np.ndarray]] = []
     positions = count = 0
     for source, target in zip(sources, targets, strict=True):
         e, f = np.meshgrid([NULL, *source[:MAX_WORDS]], target[:MAX_WORDS])
         count += e.size
-        if parts and count > MAX_WORD_PAIRS:
+        if entries and count > MAX_WORD_PAIRS:
             break
         position = positions + np.arange(len(e)).repeat(e.shape[1])
-        parts.append((e.ravel() * shape[1] + f.ravel(), position))
+        entries.append((e.ravel() * shape[1] + f.ravel(), position))
         positions += len(e)
-    entry, position = (np.concatenate(of) for of in zip(*parts, strict=True))
+    entry, position = (np.concatenate(of) for of in zip(*entries, strict=True))
     pair, which = np.unique(entry, return_inverse=True)
     e, f = np.divmod(pair, shape[1])
     t = np.ones(len(pair))

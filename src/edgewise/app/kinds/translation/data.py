@@ -19,9 +19,9 @@ from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.app.files.files import find_files, unreadable
 from edgewise.app.files.reading import raw_texts, read_lines
+from edgewise.app.kinds.translation.buckets import TokenSplit
 from edgewise.app.train.batches import Batch, WritingBatch
 from edgewise.app.train.splits import TextSplits
-from edgewise.app.train.text.buckets import TokenSplit
 from edgewise.app.train.text.packed_texts import PackedTexts
 from edgewise.app.train.text.text_data import TextData
 from edgewise.app.train.text.tokenizer import Kind, Special, encode_all, special_id
@@ -38,15 +38,10 @@ SPECIAL: tuple[Special, ...] = ("pad", "bos", "eos", "unk")
 Lines = tuple[list[str], list[str]]
 
 
-class PairParts(NamedTuple):
-    """Pairs of texts read from files.
+class PairSplits(NamedTuple):
+    """Sources and targets of each split, and the column of the sources in a table."""
 
-    Attributes:
-        parts: sources and targets of each split.
-        column: column of the sources in a table.
-    """
-
-    parts: dict[str, Lines]
+    texts: dict[str, Lines]
     column: str = "text"
 
 
@@ -56,11 +51,9 @@ class TextPairs(TextData):
 
     Batches: inputs ``(source, target)``, both :class:`edgewise.layers.Tokens` packed without
     padding. The source ends with ``<eos>``; the target begins with ``<bos>``. The targets ``[M]``
-    are the target tokens shifted by one, ending with ``<eos>``. Source and target texts share the
-    vocabulary.
+    are the target tokens shifted by one, ending with ``<eos>``.
 
     Attributes:
-        kind, vocab_size, lowercase, tokenizer: see :class:`TextData`.
         batch_size: maximum number of tokens per batch, source and target together.
     """
 
@@ -71,20 +64,21 @@ class TextPairs(TextData):
     provides: ClassVar[tuple[str, ...]] = ("vocab_size",)
 
     @abstractmethod
-    def parts(self) -> PairParts:
+    def read_splits(self) -> PairSplits:
         """Return the pairs of each split."""
 
     def load(self) -> TextSplits:
-        texts, column = self.parts()
+        texts, column = self.read_splits()
         tokenizer = self.make_tokenizer([*texts["train"][0], *texts["train"][1]], SPECIAL)
-        pairs = {split: Pairs.of(tokenizer, lines) for split, lines in texts.items()}
         splits = {}
-        for split, own in pairs.items():
-            lengths = torch.stack([own.source.sizes, own.target.sizes - 1], 1)
-            splits[split] = TokenSplit(len(texts[split][0]), own.take, lengths=lengths)
+        for split, (sources, targets) in texts.items():
+            pairs = Pairs.of(tokenizer, sources_of(tokenizer, sources), targets)
+            lengths = torch.stack([pairs.source.sizes, pairs.target.sizes - 1], 1)
+            splits[split] = TokenSplit(len(sources), pairs.take, lengths=lengths)
         data_sizes = {"vocab_size": tokenizer.get_vocab_size()}
         train, val, test = (splits[name] for name in ("train", "val", "test"))
-        preprocessing = {"text": column, "longest": int(pairs["train"].source.sizes.max())}
+        assert train.lengths is not None
+        preprocessing = {"text": column, "longest": int(train.lengths[:, 0].max())}
         return TextSplits(
             data_sizes, train, val, test, self.batch_size, tokenizer, preprocessing=preprocessing
         )
@@ -98,7 +92,6 @@ class Parallel(TextPairs):
         folder: folder of the files.
         source, target: file extensions of the source and target language.
         train, val, test: names of the files without extension.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
     """
 
     folder: str = "."
@@ -122,24 +115,21 @@ class Parallel(TextPairs):
         """Return the folder of the files."""
         return Path(self.folder)
 
-    def parts(self) -> PairParts:
+    def read_splits(self) -> PairSplits:
         folder = self.find_folder()
         names = {"train": self.train, "val": self.val, "test": self.test}
         texts = {
-            split: read_parallel(*(_found(folder, name, end) for end in (self.source, self.target)))
+            split: read_parallel(*(_file(folder, name, end) for end in (self.source, self.target)))
             for split, name in names.items()
         }
-        return PairParts(texts)
+        return PairSplits(texts)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Encoded source and target texts.
+    """Encoded source and target texts; each target is ``<bos> ... <eos>``.
 
-    Attributes:
-        source, target: packed ids; each target is ``<bos> ... <eos>``.
-        references: target texts as in the file; in lower case if the tokenizer lowercases.
-        tokenizer: tokenizer of both sides.
+    ``references`` are the target texts, in lower case if the tokenizer lowercases.
     """
 
     source: PackedTexts
@@ -148,19 +138,8 @@ class Pairs:
     tokenizer: Tokenizer
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, lines: Lines) -> Pairs:
-        """Encode source and target lines, given as two lists of equal length."""
-        return cls.of_sources(tokenizer, sources_of(tokenizer, lines[0]), lines[1])
-
-    @classmethod
-    def of_sources(cls, tokenizer: Tokenizer, source: PackedTexts, targets: Sequence[str]) -> Pairs:
-        """Create pairs from sources that are encoded already and targets that are not.
-
-        Args:
-            tokenizer: tokenizer of both sides.
-            source: encoded source texts.
-            targets: target texts, one for each source.
-        """
+    def of(cls, tokenizer: Tokenizer, source: PackedTexts, targets: Sequence[str]) -> Pairs:
+        """Create pairs from encoded sources and their target texts."""
         target = PackedTexts(*encode_all(tokenizer, targets, first="bos", last="eos"))
         normalizer = tokenizer.normalizer
         if normalizer is not None and normalizer.normalize_str("A") == "a":
@@ -169,14 +148,14 @@ class Pairs:
 
     def take(self, which: Tensor) -> Batch:
         """Return the batch of the pairs with the indices ``which``."""
-        source, sizes = self.source.take(which)
-        target, whole = self.target.take(which)
-        first = starts(whole)
-        read, asked = torch.ones((2, len(target)), dtype=torch.bool)
-        read[first + whole - 1] = asked[first] = False
+        source, source_sizes = self.source.take(which)
+        target, target_sizes = self.target.take(which)
+        first = starts(target_sizes)
+        is_input, is_predicted = torch.ones((2, len(target)), dtype=torch.bool)
+        is_input[first + target_sizes - 1] = is_predicted[first] = False
         return WritingBatch(
-            (Tokens(source, sizes), Tokens(target[read], whole - 1)),
-            target[asked],
+            (Tokens(source, source_sizes), Tokens(target[is_input], target_sizes - 1)),
+            target[is_predicted],
             prompt=torch.full((len(which), 1), special_id(self.tokenizer, "bos")),
             end=special_id(self.tokenizer, "eos"),
             padding=special_id(self.tokenizer, "pad"),
@@ -204,13 +183,7 @@ def decoder(tokenizer: Tokenizer) -> Callable[[Tensor], list[str]]:
 def read_parallel(
     source: Path, target: Path, *, read: Callable[[Path], list[str]] = read_lines
 ) -> Lines:
-    """Read two parallel files.
-
-    Raises:
-        MissingDataError: a file is missing.
-        ArgumentError: the numbers of lines differ, or a line is empty; the error names the file
-            and line.
-    """
+    """Read two parallel files, of which line i of one is the translation of line i of the other."""
     lines = _texts(source, read), _texts(target, read)
     if len(lines[0]) != len(lines[1]):
         raise ArgumentError(
@@ -235,10 +208,9 @@ def _texts(path: Path, read: Callable[[Path], list[str]]) -> list[str]:
     return lines
 
 
-def _found(folder: Path, name: str, end: str) -> Path:
-    plain = folder / f"{name}.{end}"
-    packed = plain.with_name(f"{plain.name}.gz")
-    return packed if packed.is_file() else plain
+def _file(folder: Path, name: str, language: str) -> Path:
+    zipped = folder / f"{name}.{language}.gz"
+    return zipped if zipped.is_file() else zipped.with_suffix("")
 
 
 @dataclass(frozen=True)
@@ -250,11 +222,13 @@ class Multi30k(Parallel):
     Paper: Elliott et al., Multi30K: multilingual English-German image descriptions, 2016
     """
 
+    folders = ("multi30k",)
+
     test: str = "test_2016_flickr"
 
     def find_folder(self) -> Path:
-        parts, ends = (self.train, self.val, self.test), (self.source, self.target)
-        names = [f"{part}.{end}.gz" for part in parts for end in ends]
+        splits, languages = (self.train, self.val, self.test), (self.source, self.target)
+        names = [f"{split}.{language}.gz" for split in splits for language in languages]
         return find_files("multi30k", {name: f"{MULTI30K}/{name}" for name in names})
 
     def training_texts(self) -> list[str]:

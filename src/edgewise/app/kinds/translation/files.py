@@ -10,7 +10,7 @@ from edgewise.app.files.frames import FrameSource
 from edgewise.app.files.read_table import read_table
 from edgewise.app.files.reading import read_own_lines
 from edgewise.app.files.table import Table
-from edgewise.app.kinds.translation.data import Lines, PairParts, TextPairs, read_parallel
+from edgewise.app.kinds.translation.data import Lines, PairSplits, TextPairs, read_parallel
 from edgewise.app.train.text.own_files import OwnFiles, check_filled
 
 
@@ -28,8 +28,6 @@ class PairTable(TextPairs, OwnFiles):
             the first row is a single word. Without a header, the columns are named ``source`` and
             ``target`` if there are two, otherwise 1, 2, ...
         target_path: file with one target text per line; ``path`` then has one source per line.
-        path, val_path, test_path, folds, fold, val, split_seed: see :class:`OwnFiles`.
-        kind, vocab_size, lowercase, tokenizer, batch_size: see :class:`TextPairs`.
 
     Example:
         >>> import pandas as pd
@@ -46,11 +44,11 @@ class PairTable(TextPairs, OwnFiles):
     header: bool | None = None
     target_path: str = ""
 
-    def parts(self) -> PairParts:
+    def read_splits(self) -> PairSplits:
         files = self.files("a table of two columns of texts")
         if self.target_path:
             read = {"train": list(zip(*self._two_files(files), strict=True))}
-            return PairParts(self._dealt(read), "source")
+            return PairSplits(self._splits(read), "source")
         tables = {split: read_table(path) for split, path in files.items()}
         names = self._names(tables["train"])
         if names:
@@ -62,17 +60,19 @@ class PairTable(TextPairs, OwnFiles):
             check_filled(table, (source, target))
         read = {
             split: [
-                (one.strip(), other.strip())
-                for one, other in zip(table.columns[source], table.columns[target], strict=True)
+                (text.strip(), translation.strip())
+                for text, translation in zip(
+                    table.columns[source], table.columns[target], strict=True
+                )
             ]
             for split, table in tables.items()
         }
-        return PairParts(self._dealt(read), source)
+        return PairSplits(self._splits(read), source)
 
-    def _dealt(self, read: dict[str, list[tuple[str, str]]]) -> dict[str, Lines]:
+    def _splits(self, read: dict[str, list[tuple[str, str]]]) -> dict[str, Lines]:
         return {
-            split: ([one for one, _ in pairs], [other for _, other in pairs])
-            for split, pairs in self.dealt(read).items()
+            split: ([source for source, _ in pairs], [target for _, target in pairs])
+            for split, pairs in self.split_examples(read).items()
         }
 
     def _two_files(self, files: dict[str, Path | FrameSource]) -> Lines:

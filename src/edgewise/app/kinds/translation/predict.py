@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.translation.data import Pairs, TextPairs, sources_of
 from edgewise.app.kinds.translation.task import Translation
 from edgewise.app.predict.predictor import Answer, check_text
 from edgewise.app.predict.texts import OnTexts
+from edgewise.app.train.batches import Batch
 from edgewise.app.train.text.packed_texts import PackedTexts
 
 MAX_LENGTH_FACTOR = 4
@@ -30,18 +32,22 @@ class Translations(OnTexts):
 
     def prepare(self, value: Any) -> Tensor:
         """Return the token ids ``[T]`` of the text."""
-        read = sources_of(self.tokenizer, [check_text(value, self.input)]).ids
-        # Runs of older versions do not have this value.
-        trained = self.preprocessing.values.get("longest")
-        if trained is not None and len(read) > MAX_LENGTH_FACTOR * trained:
+        ids = sources_of(self.tokenizer, [check_text(value, self.input)]).ids
+        longest = MAX_LENGTH_FACTOR * self.preprocessing.values["longest"]
+        if len(ids) > longest:
             raise ArgumentError(
                 "input",
-                expected=f"a text of at most {MAX_LENGTH_FACTOR * trained} "
+                expected=f"a text of at most {longest} "
                 f"tokens ({MAX_LENGTH_FACTOR} times the length of the longest training text)",
-                got=f"{len(read)} tokens",
+                got=f"{len(ids)} tokens",
                 remedy="translate the text sentence by sentence",
             )
-        return read
+        return ids
+
+    def pair_batch(self, sources: Sequence[Tensor], targets: Sequence[str]) -> Batch:
+        """Return the batch of encoded source texts and their target texts."""
+        source = PackedTexts(torch.cat([*sources]), torch.tensor([len(ids) for ids in sources]))
+        return Pairs.of(self.tokenizer, source, targets).take(torch.arange(len(sources)))
 
     def answer(
         self,
@@ -50,23 +56,14 @@ class Translations(OnTexts):
         num_beams: int | None = None,
         max_new_tokens: int | None = None,
     ) -> list[Answer]:
-        """Generate the target texts.
-
-        Args:
-            examples: token ids of the source texts.
-            num_beams: beam size, by default the value in the recipe; 1 is greedy search.
-            max_new_tokens: maximum number of tokens to generate, by default ``max_length_ratio`` of
-                the recipe's task times the number of tokens of the longest source text.
-        """
+        """Generate the target texts; options default to the values in the recipe's task."""
         task = self.recipe.task
         assert isinstance(task, Translation)
         if num_beams is not None:
-            check_least("num_beams", num_beams, 1, "choose for example 5")
+            check_range("num_beams", num_beams, "choose for example 5", least=1)
             task = replace(task, num_beams=num_beams)
         if max_new_tokens is not None:
-            check_least("max_new_tokens", max_new_tokens, 1, "choose for example 50")
-        source = PackedTexts(torch.cat(examples), torch.tensor(list(map(len, examples))))
-        unknown = [""] * len(examples)  # Placeholders for the unknown target texts.
-        pairs = Pairs.of_sources(self.tokenizer, source, unknown)
-        texts = task.generate(self.model, pairs.take(torch.arange(len(examples))), max_new_tokens)
+            check_range("max_new_tokens", max_new_tokens, "choose for example 50", least=1)
+        batch = self.pair_batch(examples, [""] * len(examples))  # The target texts are not known.
+        texts = task.generate(self.model, batch, max_new_tokens)
         return [{"translation": text} for text in texts]

@@ -8,11 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.app.kinds.translation.data import Pairs
 from edgewise.app.kinds.translation.predict import Translations
 from edgewise.app.predict.cases import row_odds, word_members
 from edgewise.app.predict.pages import answer_text, token_labels
-from edgewise.app.train.text.packed_texts import PackedTexts
 from edgewise.app.train.text.tokenizer import special_ids
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
@@ -20,20 +18,12 @@ from edgewise.explain.record import record
 
 
 def explain_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
-    """Explain a translation by the weights of encoder, decoder and cross-attention.
-
-    Args:
-        run: run of a translation model.
-        value: the source text.
-        recording: arguments of :func:`edgewise.explain.record`.
-    """
+    """Record the attention of encoder and decoder, and the cross-attention, of a translation."""
     ids, answer = run.predictor.prepare(value), answer_text(run, value)
-    source = PackedTexts(ids, torch.tensor([len(ids)]))
-    pairs = Pairs.of_sources(run.predictor.tokenizer, source, [answer])
-    read, written = pairs.take(torch.tensor([0])).inputs
+    source, target = run.predictor.pair_batch([ids], [answer]).inputs
     with record(run.model, **recording) as recorded:
-        run.model(read, written)
-    labels, targets = token_labels(run, ids), token_labels(run, written.ids)
+        run.model(source, target)
+    labels, targets = token_labels(run, ids), token_labels(run, target.ids)
     return Explanation(recorded, labels, "pair of sequences", answer=answer, target_labels=targets)
 
 
@@ -42,16 +32,15 @@ def translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
     ids = predictor.prepare(value)
     with torch.no_grad():
         text = predictor.answer([ids])[0]["translation"]
-    source = PackedTexts(ids, torch.tensor([len(ids)]))
-    batch = Pairs.of_sources(predictor.tokenizer, source, [text]).take(torch.tensor([0]))
+    batch = predictor.pair_batch([ids], [text])
     member, labels = word_members(predictor.tokenizer, ids)
-    wanted = batch.target.flatten()
 
     def scores() -> Tensor:
         out: Tensor = predictor.model(*batch.inputs, **batch.keywords)
         return out.reshape(-1, out.shape[-1])
 
-    for row, best in enumerate(wanted.tolist()):
-        if best not in special_ids(predictor.tokenizer).tolist():
+    special = special_ids(predictor.tokenizer).tolist()
+    for row, best in enumerate(batch.target.tolist()):
+        if best not in special:
             word = predictor.tokenizer.decode([best]).strip()
             yield Case(row_odds(scores, row, best), member, labels, word)

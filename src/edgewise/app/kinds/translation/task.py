@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_least
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, require
 from edgewise.app.train.tasks.classification import Classification
 from edgewise.decoding import beam_search
@@ -51,7 +51,7 @@ class Translation(Classification):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, usual in (("num_beams", 5), ("max_length_ratio", 2.0)):
-            check_least(f"task.{name}", getattr(self, name), 1, f"choose for example {usual}")
+            check_range(f"task.{name}", getattr(self, name), f"choose for example {usual}", least=1)
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
         if not isinstance(model, EncoderDecoderModel):
@@ -83,7 +83,7 @@ class Translation(Classification):
         """
         source, _ = batch.inputs
         longest = int(torch.as_tensor(source.lengths()).max())
-        found = beam_search(
+        ids = beam_search(
             model.model,
             batch.prompt,
             beams=self.num_beams,
@@ -93,7 +93,7 @@ class Translation(Classification):
             padding=batch.padding,
             memory=model.memory(source, batch.padding),
         )
-        texts: list[str] = batch.decode(found[:, 1:])
+        texts: list[str] = batch.decode(ids[:, 1:])
         return texts
 
     def notes(self) -> dict[str, str]:

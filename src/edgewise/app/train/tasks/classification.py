@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, check_share
+from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError, require
 from edgewise.app.files.targets import Target
 from edgewise.app.train.batches import UNLABELLED
@@ -57,7 +57,9 @@ class Classification(Task):
     class_counts: tuple[int, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        check_share("task.label_smoothing", self.label_smoothing, "choose for example 0.1")
+        check_range(
+            "task.label_smoothing", self.label_smoothing, "choose for example 0.1", least=0, below=1
+        )
         check_choice("task.class_weight", self.class_weight, get_args(ClassWeight))
 
     def with_targets(self, targets: Sequence[Target], class_counts: Sequence[int] = ()) -> Task:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_positive, check_same_shape
+from edgewise._utils.arguments import check_choice, check_range, check_same_shape
 from edgewise._utils.errors import ArgumentError, require
 from edgewise.app.files.targets import Target
 from edgewise.app.train.task import Task
@@ -48,7 +48,9 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         check_choice("task.kind", self.kind, get_args(Loss))
-        check_positive("task.delta", self.delta, "choose roughly the size of an acceptable error")
+        check_range(
+            "task.delta", self.delta, "choose roughly the size of an acceptable error", above=0
+        )
 
     def with_targets(
         self,

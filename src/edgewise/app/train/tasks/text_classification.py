@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_share
+from edgewise._utils.arguments import check_range
 from edgewise.app.train.tasks.classification import Classification
 from edgewise.app.train.tasks.text import text_model
 from edgewise.layers import (
@@ -49,7 +49,7 @@ class TextClassification(Classification):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_share("task.dropout", self.dropout, "choose for example 0.1")
+        check_range("task.dropout", self.dropout, "choose for example 0.1", least=0, below=1)
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
         trunk = text_model(model, data_sizes)
@@ -84,7 +84,7 @@ class Tagging(Classification):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_share("task.dropout", self.dropout, "choose for example 0.1")
+        check_range("task.dropout", self.dropout, "choose for example 0.1", least=0, below=1)
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:
         trunk = text_model(model, data_sizes)

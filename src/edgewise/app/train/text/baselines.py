@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from edgewise.app.train.splits import TextSplits
 from edgewise.layers import Tokens
@@ -31,8 +32,6 @@ def ids_of(tokens: Tokens) -> list[list[int]]:
 
 def tf_idf(length: int) -> Any:
     """Return a vectoriser of scikit-learn for TF-IDF of up to ``length`` successive words."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
     return TfidfVectorizer(ngram_range=(1, length), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]")
 
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_share
+from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.files.target_columns import TargetColumns
 from edgewise.app.files.targets import Target
 from edgewise.app.train.splits import Split, TargetScale, TextSplits
 from edgewise.app.train.text.packed_texts import drop_words
 from edgewise.app.train.text.text_data import TextData
-from edgewise.app.train.text.tokenizer import (
-    Kind,
-    hiding_id,
-    special_id,
-    special_ids,
-)
+from edgewise.app.train.text.tokenizer import Kind, hiding_id, special_id, special_ids
 from edgewise.layers import Tokens
 
 if TYPE_CHECKING:
@@ -29,25 +23,6 @@ if TYPE_CHECKING:
 
 Labelled = list[tuple[str, Any]]
 """Pairs of a text and its label, or of a text and the values of its targets."""
-
-
-PARTS = ("train", "val", "test")
-
-
-class LabelledParts(NamedTuple):
-    """Labelled texts read from files.
-
-    Attributes:
-        parts: pairs of text and label, by split.
-        files: file of each split, named in errors.
-        column: column of the texts in a table.
-        targets: target columns, if each text has several targets instead of one label.
-    """
-
-    parts: dict[str, Labelled]
-    files: dict[str, str]
-    column: str = "text"
-    targets: TargetColumns | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +46,9 @@ class LabelledText(TextData):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_share("data.word_dropout", self.word_dropout, "choose for example 0.1")
+        check_range(
+            "data.word_dropout", self.word_dropout, "choose for example 0.1", least=0, below=1
+        )
 
     def shown(self, split: str, ids: Tensor, sizes: Tensor, tokenizer: Tokenizer) -> Tokens:
         """Return the input of the model for a batch of texts, with word dropout in training.
@@ -108,7 +85,7 @@ class LabelledText(TextData):
             "longest_text": max(int(each.max()) for each in lengths),
             "out_width": sum(one.width for one in targets) or len(preprocessing["labels"]),
         }
-        train, val, test = (splits[name] for name in PARTS)
+        train, val, test = (splits[name] for name in ("train", "val", "test"))
         return TextSplits(
             sizes,
             replace(train, target_scale=TargetScale.of(targets)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from edgewise._utils.arguments import check_named
+from edgewise._utils.arguments import check_given
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.files import naming, unreadable
 from edgewise.app.files.frames import FrameSource, Source, open_source, take_frames
@@ -64,11 +64,11 @@ class OwnFiles(TextData, ABC):
         Raises:
             ArgumentError: ``path`` is empty.
         """
-        check_named("data.path", self.path, what)
+        check_given("data.path", self.path, what)
         named = {"train": self.path, "val": self.val_path, "test": self.test_path}
         return {split: open_source(path) for split, path in named.items() if path}
 
-    def dealt(
+    def split_examples(
         self, read: dict[str, list[T]], keys: Sequence[str] | None = None
     ) -> dict[str, list[T]]:
         """Return the examples of each split; a split without a file is held out from training.
@@ -81,12 +81,12 @@ class OwnFiles(TextData, ABC):
         Raises:
             ArgumentError: the examples are too few.
         """
-        own = read["train"]
+        train = read["train"]
         how: How = "random" if keys is None else "stratified"
         with naming(self.path):
-            split = self._folds().split(how, keys or range(len(own)), set(read) - {"train"})
-        parts = {name: [own[i] for i in index.tolist()] for name, index in split.items()}
-        return {name: parts.get(name, read.get(name, [])) for name in ("train", "val", "test")}
+            split = self._folds().split(how, keys or range(len(train)), set(read) - {"train"})
+        examples = {name: [train[i] for i in index.tolist()] for name, index in split.items()}
+        return {name: examples.get(name, read.get(name, [])) for name in ("train", "val", "test")}
 
 
 def check_filled(table: Table, columns: Sequence[str]) -> None:

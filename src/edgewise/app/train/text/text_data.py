@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_least, check_shares
+from edgewise._utils.arguments import check_choice, check_range, check_shares
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.splits import Data
 from edgewise.app.train.text.tokenizer import (
@@ -41,6 +41,8 @@ class TextData(Data, ABC):
         batch_size: batch size.
     """
 
+    section = "Sequences"
+
     kind: Kind = "characters"
     vocab_size: int | None = None
     lowercase: bool = False
@@ -55,7 +57,7 @@ class TextData(Data, ABC):
 
     def at_least(self, name: str, least: int, good: int) -> None:
         """Check that field ``name`` is at least ``least``; the error suggests ``good`` instead."""
-        check_least(f"data.{name}", getattr(self, name), least, f"choose for example {good}")
+        check_range(f"data.{name}", getattr(self, name), f"choose for example {good}", least=least)
 
     def shares(self, *names: str) -> None:
         """Check that the fields with these names are fractions that leave training data."""

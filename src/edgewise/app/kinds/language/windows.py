@@ -18,13 +18,7 @@ from edgewise.layers import Tokens
 def training_windows(stream: Tensor, context: int, draw: int) -> Split:
     """Return a training split of windows that may begin at any token.
 
-    Args:
-        stream: token ids, ``[N]``.
-        context: tokens per window.
-        draw: windows sampled per epoch; 0 for as many as fit without overlap.
-
-    Raises:
-        ArgumentError: the text is not longer than the context.
+    An epoch has ``draw`` windows; 0 for as many as fit without overlap.
     """
     if len(stream) <= context:
         raise ArgumentError(
@@ -42,20 +36,13 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
     return Split(len(windows), make, draw=draw or -(-len(stream) // context))
 
 
-def held_out_windows(before: Tensor, stream: Tensor, context: int, stride: int) -> Split:
+def held_out_windows(preceding: Tensor, stream: Tensor, context: int, stride: int) -> Split:
     """Return a split of sliding windows in which every token is predicted exactly once.
 
-    Each window predicts its last ``stride`` tokens; the tokens before these are only input. The
-    last window predicts the remaining tokens.
-
-    Args:
-        before: token ids that precede the stream, at least ``context`` of them.
-        stream: token ids, ``[N]``.
-        context: tokens per window.
-        stride: distance between windows, at most ``context``. A smaller stride gives tokens more
-            context and takes longer.
+    Each window predicts its last ``stride`` tokens, at most ``context``; the tokens before these
+    are only input. At least ``context`` tokens precede the stream.
     """
-    stream_with_context = torch.cat([before[-context:], stream])
+    stream_with_context = torch.cat([preceding[-context:], stream])
     count = -(-len(stream) // stride)
     windows = stream_with_context.unfold(0, context + 1, 1)
 
@@ -80,14 +67,7 @@ class StreamLoader(Loader):
 
     The text is cut into as many rows as a batch has. An epoch continues where the previous one
     ended; after the last full window of the rows, the loader starts again at the beginning. Batches
-    therefore depend only on (epoch, batch).
-
-    Args:
-        stream: token ids, ``[N]``.
-        context: tokens per window.
-        size: rows per batch.
-        seed: not used, because the order is fixed.
-        draw: windows per epoch; ``None`` for all.
+    therefore depend only on (epoch, batch), and not on the seed.
     """
 
     def __init__(
@@ -104,8 +84,8 @@ class StreamLoader(Loader):
     @property
     def _of_row(self) -> int:
         """Number of windows in each of the rows into which the text is cut."""
-        found = self.count // self._total_size
-        if not found:
+        windows = self.count // self._total_size
+        if not windows:
             raise ArgumentError(
                 "data.batch_size",
                 expected=f"at most {self.count}, so that each row of the batch has a window of "
@@ -113,7 +93,7 @@ class StreamLoader(Loader):
                 got=str(self._total_size),
                 remedy="choose a smaller batch size or a shorter context, or give more text",
             )
-        return found
+        return windows
 
     def _indices(self) -> Sequence[Tensor]:
         of_row = self._of_row
@@ -131,13 +111,9 @@ class StreamLoader(Loader):
 class HeldOutStreamLoader(Loader):
     """Loader of consecutive windows in one row, for validation and test.
 
-    In the first window, only the last prediction is scored, because the others are of tokens before
-    the text. With several processes, each process reads the whole text, because the model carries a
-    state, and only the first process is scored.
-
-    Args:
-        stream: token ids: ``context`` tokens that precede the text, then the text.
-        context: tokens per window.
+    The stream begins with ``context`` tokens that precede the text, so only the last prediction of
+    the first window is scored. With several processes, each process reads the whole text, because
+    the model carries a state, and only the first process is scored.
     """
 
     def __init__(self, stream: Tensor, context: int) -> None:
@@ -161,11 +137,7 @@ class HeldOutStreamLoader(Loader):
 class StreamSplit(Split):
     """Split of a text in which each batch continues the previous one.
 
-    Attributes:
-        stream: token ids, ``[N]``.
-        context: tokens per window.
-        held_out: whether this is for validation or test, where each token after the first
-            ``context`` is scored exactly once.
+    If ``held_out``, each token after the first ``context`` is scored exactly once.
     """
 
     stream: Tensor
@@ -174,28 +146,16 @@ class StreamSplit(Split):
 
     @classmethod
     def to_train(cls, stream: Tensor, context: int, draw: int) -> StreamSplit:
-        """Create a training split.
-
-        Args:
-            stream: token ids, ``[N]``.
-            context: tokens per window.
-            draw: windows per epoch; 0 for all.
-        """
+        """Create a training split with ``draw`` windows per epoch; 0 for all."""
         plain = training_windows(stream, context, draw)
         return cls(plain.count, plain.make, draw=draw or None, stream=stream, context=context)
 
     @classmethod
-    def to_test(cls, before: Tensor, stream: Tensor, context: int) -> StreamSplit:
-        """Create a test split that predicts every token of the stream once.
-
-        Args:
-            before: token ids that precede the stream, at least ``context`` of them.
-            stream: token ids, ``[N]``.
-            context: tokens per window.
-        """
-        plain = held_out_windows(before, stream, context, context)
-        whole = torch.cat([before[-context:], stream])
-        return cls(plain.count, plain.make, stream=whole, context=context, held_out=True)
+    def to_test(cls, preceding: Tensor, stream: Tensor, context: int) -> StreamSplit:
+        """Create a test split that predicts every token of the stream once."""
+        plain = held_out_windows(preceding, stream, context, context)
+        stream = torch.cat([preceding[-context:], stream])
+        return cls(plain.count, plain.make, stream=stream, context=context, held_out=True)
 
     def loader(self, batch_size: int, seed: int | None) -> Loader:
         if self.held_out:

@@ -20,29 +20,21 @@ HIDDEN, RANDOM = 0.8, 0.1
 
 def mask_tokens(
     ids: Tensor,
-    share: float,
+    fraction: float,
     *,
     mask: int,
     special: Tensor,
     vocab_size: int,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Mask tokens, and return the masked ids and the positions ``[M]`` to predict.
+    """Mask tokens ``[N]``, and return the masked ids and the positions ``[M]`` to predict.
 
-    A fraction ``share`` of the ordinary tokens is selected; 80 % of these are replaced by
-    ``mask``, 10 % by a random token, and 10 % are unchanged (Devlin et al., 2018).
-
-    Args:
-        ids: token ids, ``[N]``.
-        share: fraction of tokens to select.
-        mask: id of the mask token.
-        special: ids of the special tokens, which are never selected. They are the first ids, so
-            random tokens start after them.
-        vocab_size: vocabulary size.
-        generator: random generator. Defaults to PyTorch's global one.
+    A fraction of the tokens that are not special is selected; 80 % of these are replaced by
+    ``mask``, 10 % by a random token, and 10 % are unchanged (Devlin et al., 2018). The special
+    tokens have the first ids.
     """
     ordinary = ~torch.isin(ids, special)
-    chosen = (torch.rand(ids.shape, generator=generator) < share) & ordinary
+    chosen = (torch.rand(ids.shape, generator=generator) < fraction) & ordinary
     how = torch.rand(ids.shape, generator=generator)
     other = torch.randint(len(special), vocab_size, ids.shape, generator=generator)
     # The mean loss over no tokens is NaN, so mask at least one token.
@@ -56,20 +48,16 @@ def mask_tokens(
 def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide: Hide) -> Split:
     """Return a training split of windows with ``<cls>`` first and a new random masking each time.
 
-    Args:
-        stream: token ids, ``[N]``; a window may begin at any token.
-        context: tokens per window, with ``<cls>``.
-        draw: windows per epoch; 0 for as many as fit without overlap.
-        first: id of ``<cls>``.
-        hide: masking function; :func:`mask_tokens` with its other arguments bound.
+    A window may begin at any token. An epoch has ``draw`` windows; 0 for as many as fit without
+    overlap.
     """
     length = min(context - 1, len(stream))
     windows = stream.unfold(0, length, 1)
 
     def make(index: Tensor) -> Batch:
         text = _after(first, windows[index])
-        shown, places = hide(text.flatten())
-        return Batch((Tokens(shown.view_as(text)), places), text.flatten()[places])
+        shown, masked = hide(text.flatten())
+        return Batch((Tokens(shown.view_as(text)), masked), text.flatten()[masked])
 
     return Split(len(windows), make, draw=draw or -(-len(stream) // length))
 
@@ -77,18 +65,12 @@ def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide:
 def held_out_masked_windows(stream: Tensor, context: int, *, first: int, hide: Hide) -> Split:
     """Return a split of consecutive windows with ``<cls>`` first and a fixed masking.
 
-    Each masked token is predicted exactly once. The last window ends at the end of the text, so it
-    may overlap the previous window; tokens in the overlap are not predicted again.
-
-    Args:
-        stream: token ids, ``[N]``.
-        context: tokens per window, with ``<cls>``.
-        first: id of ``<cls>``.
-        hide: masking function; see :func:`masked_windows`.
+    The last window ends at the end of the text, so it may overlap the previous window; tokens in
+    the overlap are not predicted again.
     """
     length = min(context - 1, len(stream))
-    shown, places = hide(stream, generator=torch.Generator().manual_seed(0))
-    chosen = torch.zeros(len(stream), dtype=torch.bool).index_fill_(0, places, True)
+    shown, masked = hide(stream, generator=torch.Generator().manual_seed(0))
+    chosen = torch.zeros(len(stream), dtype=torch.bool).index_fill_(0, masked, True)
 
     def make(index: Tensor) -> Batch:
         start = (index * length)[:, None]

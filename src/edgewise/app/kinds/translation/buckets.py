@@ -16,15 +16,8 @@ class BucketLoader(Loader):
     """Loader that sorts examples by length, forms batches by tokens, and shuffles the batches.
 
     Texts of equal length are shuffled in every epoch, so the content of batches differs between
-    epochs. The number of batches does not.
-
-    Args:
-        make: function that takes example indices ``[B]`` and returns their batch.
-        lengths: number of tokens of each example, ``[count]``, or of each of its texts,
-            ``[count, texts]``.
-        tokens: maximum number of tokens per batch; a longer example forms a batch alone.
-        seed: random seed, see :class:`Loader`. Without it, the longest examples come first, so
-            that running out of memory shows at once.
+    epochs. The number of batches does not. An example longer than ``tokens`` forms a batch alone.
+    Without a seed, the longest examples come first, so that running out of memory shows at once.
     """
 
     def __init__(
