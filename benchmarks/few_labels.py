@@ -42,7 +42,7 @@ from benchmarks.pruning import Results
 from edgewise.app.kinds import find
 from edgewise.app.runs import baselines, fields_of, paired_test, train, with_values
 from edgewise.app.runs.baseline_results import without_augmentation
-from edgewise.app.runs.fine_tuning import load_trunk
+from edgewise.app.runs.fine_tuning import load_backbone
 from edgewise.app.runs.seeds import mean_and_std
 from edgewise.app.runs.train_recipe import build_model
 from edgewise.app.train import Recipe, RunFolder, Splits, TextSplits, evaluate, seed_everything
@@ -175,7 +175,7 @@ def fine_tuned(recipe: Recipe, splits: Splits, metric: str) -> dict[str, float]:
     seed_everything(recipe.seed)
     model = build_model(recipe, preprocessing_of(splits))
     if recipe.start:
-        load_trunk(model, recipe, RunFolder(Path(recipe.start)))
+        load_backbone(model, recipe, RunFolder(Path(recipe.start)))
     loaders = splits.loaders(recipe.seed)
     task = recipe.task.with_targets(splits.targets)
     epochs, clip = recipe.trainer.epochs, recipe.trainer.clip_norm

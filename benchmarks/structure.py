@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 import edgewise
 from edgewise import explain, graphs, layers
-from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.kinds.tags.conllu import read_conllu
 from edgewise.encodings import Learned
 from edgewise.explain.record import record
@@ -259,7 +259,7 @@ def show_hidden(run: edgewise.Run, path: Path | None) -> None:
 
     ``path`` is the file of a chart, or ``None``.
     """
-    saved = graph_kept(run.predictor.preprocessing.values)
+    saved = saved_graph(run.predictor.preprocessing.values)
     count = len(saved.ids)
     with torch.no_grad(), record(run.model, max_edges=count * count) as recorded:
         run.model(saved.x, saved.graph)

@@ -39,7 +39,7 @@ from edgewise.app.kinds.molecules.sdf import read_sdf
 from edgewise.app.kinds.nodes import NodeFiles
 from edgewise.app.kinds.nodes.files import _npz_arrays
 from edgewise.app.predict.rows import write_answers
-from edgewise.app.runs.hugging_face import with_their_model
+from edgewise.app.runs.hugging_face import with_hf_model
 from edgewise.app.train import RunFolder
 from edgewise.app.train.text.tokenizer import _growth, encode_all, parse_tokenizer, train_tokenizer
 from edgewise.interop import huggingface
@@ -590,7 +590,7 @@ def test_more_layers_than_tensors_are_refused(bert_folder: Path, tmp_path: Path)
     with refused("config.num_hidden_layers", expected="23", got=got, remedy="config.json"):
         huggingface.load(folder)
     with pytest.raises(ArgumentError, match=got):
-        with_their_model(dataclasses.replace(find("texts"), start=str(folder)))
+        with_hf_model(dataclasses.replace(find("texts"), start=str(folder)))
 
 
 VALUES = [10**9, 10**30, -1, 0, 1.5, float("nan"), None, "x", [], {}, True, [[]] * 3]

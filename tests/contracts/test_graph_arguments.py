@@ -70,7 +70,7 @@ def made(name: str, **options: Any) -> nn.Module:
     return models.MODELS[name](**{k: v for k, v in sizes.items() if k in takes}, **options).eval()
 
 
-def stack(graph: Any = graphs.complete()) -> layers.TransformerStack:  # noqa: B008
+def stack(graph: Any = graphs.complete()) -> layers.TransformerStack:
     layer = layers.TransformerLayer(WIDTH, 2, 16)
     return layers.TransformerStack([layer], nn.Identity(), graph)
 

@@ -22,7 +22,7 @@ from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli import main
 from edgewise.app.explain import Influence, changes, influence, removals
 from edgewise.app.explain.influence import _changed_norms, _features, _norms
-from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.predict import Predictor
 from edgewise.app.runs import Run
 from edgewise.explain import centralities
@@ -81,7 +81,7 @@ def test_the_estimate_is_close_to_the_exact_change() -> None:
 
 def test_a_member_moves_the_outputs_of_the_others(run_of: RunOf) -> None:
     run = run_of("nodes")
-    kept = graph_kept(run.predictor.preprocessing.values)
+    kept = saved_graph(run.predictor.preprocessing.values)
     found = removals(run, torch.tensor([3, 21]))
     with torch.no_grad():
         whole = run.model(kept.x, kept.graph).softmax(-1)
@@ -100,7 +100,7 @@ def test_a_member_moves_the_outputs_of_the_others(run_of: RunOf) -> None:
             moved = run.model(x, kept.graph).softmax(-1) - whole
             others = torch.arange(len(x)) != member
             torch.testing.assert_close(value, moved[others].norm())
-    assert kept.x.equal(graph_kept(run.predictor.preprocessing.values).x)
+    assert kept.x.equal(saved_graph(run.predictor.preprocessing.values).x)
 
 
 @pytest.mark.quick(cases=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ import edgewise
 from edgewise import explain, graphs
 from edgewise.app.cli import main
 from edgewise.app.explain import cases
-from edgewise.app.files.read_table import read_json
 from tests.errors import refused
 from tests.explain import small_runs
 
@@ -179,13 +179,13 @@ def test_commands_answer_every_kind(
     out = tmp_path / "answers.jsonl"
     given = [str(run.path), *words(kind)]
     assert main(["predict", *given, "--why", "2", "--out", str(out)]) == 0
-    answer = read_json(out.read_text())
+    answer = json.loads(out.read_text())
     assert '"why"' in out.read_text()
     page = tmp_path / "page.html"
     assert main(["explain", *given, "--out", str(page)]) == 0
     assert "%DATA%" not in page.read_text()
     value = next(iter(run.predictor.from_words(words(kind)) if words(kind) else []), None)
-    found = explain.explanation(run, run.predictor.own if value is None else value)
+    found = explain.explanation(run, run.predictor.training_series if value is None else value)
     assert found.kind == PICTURES.get(kind, "graph")
     for layer in found.recorded:
         assert layer.name

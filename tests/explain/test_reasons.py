@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from dataclasses import replace
@@ -16,12 +17,11 @@ import edgewise
 from edgewise._utils.digits import rounded, saved
 from edgewise.app.cli import main
 from edgewise.app.explain.reasons import reasons_of
-from edgewise.app.files.read_table import read_json
 from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes import NodeCases
 from edgewise.app.predict.cases import log_odds
 from edgewise.app.runs import Run, train, with_values
-from edgewise.app.runs.combining import fitted_factors
+from edgewise.app.runs.naive_bayes_scales import fitted_factors
 from edgewise.app.train import RunFolder
 from edgewise.explain.attribution import Case, Contributions, contributions
 from tests.explain import small_runs
@@ -131,7 +131,7 @@ def test_words_are_named_on_the_command_line(
     out = tmp_path / "answers.jsonl"
     text = "the good film of good music"
     assert main(["predict", str(sentences), text, "--why", "2", "--out", str(out)]) == 0
-    answer = read_json(out.read_text())
+    answer = json.loads(out.read_text())
     assert len(answer["why"]) == 2
     reasons = edgewise.load(sentences).explain(text, top=2)[0].reasons
     assert answer["why"] == [[reason.part, saved(reason.contribution)] for reason in reasons]

@@ -43,12 +43,13 @@ from torch import Tensor
 from edgewise.app.cli import main as edgewise_main
 from edgewise.app.kinds import find
 from edgewise.app.runs import to_record, with_values
-from edgewise.app.runs.train_recipe import _tokenizer, prepare
-from edgewise.app.runs.vocabulary import keep_vocabulary, vocabulary_record
+from edgewise.app.runs.train_recipe import prepare
+from edgewise.app.runs.vocabulary import write_tokenizer
 from edgewise.app.train import Recipe, RunFolder
 from edgewise.app.train.folder import CURVES, METRICS, PREPROCESSING_TENSORS, RECIPE, TEST_EXAMPLES
 from edgewise.app.train.held_out import keep_held_out
 from edgewise.app.train.preprocessing import keep_preprocessing
+from edgewise.app.train.splits import TextSplits
 from edgewise.app.train.text.tokenizer import parse_tokenizer, vocabulary_hash
 from edgewise.graphs.user_patterns import IMPORT
 from tests.fuzz.damage import damage
@@ -66,10 +67,12 @@ TINY = {"trainer.epochs": "1", "trainer.accelerator": "cpu"}
 def untrained(recipe: Recipe, path: Path) -> None:
     """Write the run folder of a recipe, with the initial weights."""
     model, splits = prepare(recipe)
-    folder, tokenizer = RunFolder(path), _tokenizer(splits)
+    folder, record = RunFolder(path), to_record(recipe)
     folder.make()
-    folder.write_json(RECIPE, to_record(recipe) | vocabulary_record(tokenizer))
-    keep_vocabulary(folder, tokenizer)
+    if isinstance(splits, TextSplits):
+        record["vocabulary"] = vocabulary_hash(splits.tokenizer)
+        write_tokenizer(folder, splits.tokenizer)
+    folder.write_json(RECIPE, record)
     keep_preprocessing(folder, splits)
     folder.write_weights(model.state_dict())
     keep_held_out(folder, model, splits)

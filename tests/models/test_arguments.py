@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import pickle
+import re
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from edgewise import graphs
+from edgewise.app.runs.field_docs import field_meanings
 from edgewise.models import MODELS
 from tests.errors import case, refused
 
@@ -90,6 +92,24 @@ def test_what_a_model_takes_by_default_it_takes_by_name(name: str) -> None:
     if "patch" in defaults and "image_size" in sizes:
         sizes["image_size"] = 8 * defaults["patch"]
     MODELS[name](**sizes, **defaults)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_argument_is_described_once(name: str) -> None:
+    arguments = list(inspect.signature(MODELS[name]).parameters)
+    assert set(arguments) <= set(field_meanings(MODELS[name]))
+    doc = MODELS[name].__doc__ or ""
+    assert all(len(re.findall(rf"^ +{a}: ", doc, re.MULTILINE)) <= 1 for a in arguments)
+
+
+def test_a_preset_states_only_what_differs_from_its_base() -> None:
+    torch.manual_seed(0)
+    preset = MODELS["roberta"](20, width=8)
+    torch.manual_seed(0)
+    model = MODELS["bert"](20, width=8, max_length=514, types=0, epsilon=1e-5, padding=1)
+    weights, same = preset.state_dict(), model.state_dict()
+    assert list(weights) == list(same)
+    assert all(weights[key].equal(same[key]) for key in weights)
 
 
 @pytest.mark.parametrize("name", ["graphormer", "lstm", "mae"])

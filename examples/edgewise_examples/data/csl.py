@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.arguments import check_range
-from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled
+from edgewise.app.kinds.graphs.data import GraphData, graph_preprocessing, labelled
 from edgewise.app.train import PackedGraphs, Splits
 from edgewise.app.train.folds import Folds
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
@@ -63,7 +63,7 @@ class CSL(GraphData):
         codes, index = PrecomputedEncodings(graphs), self._folds().split("stratified", y.tolist())
         train, val, test = (labelled(codes, index[split], y) for split in ("train", "val", "test"))
         sizes = {"in_width": 1, "out_width": len(SKIPS)}
-        preprocessing = kept_form([f"skip {skip}" for skip in SKIPS])
+        preprocessing = graph_preprocessing([f"skip {skip}" for skip in SKIPS])
         return Splits(
             sizes, train, val, test, self.batch_size, preprocessing=preprocessing, codes=codes
         )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.arguments import check_range
-from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled
+from edgewise.app.kinds.graphs.data import GraphData, graph_preprocessing, labelled
 from edgewise.app.train import PackedGraphs, Splits
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 
@@ -55,7 +55,7 @@ class Rings(GraphData):
         train, val, test = (
             labelled(codes, indices, y) for indices in torch.arange(len(y)).split(self.count)
         )
-        sizes, preprocessing = {"in_width": 1, "out_width": 2}, kept_form(CLASSES)
+        sizes, preprocessing = {"in_width": 1, "out_width": 2}, graph_preprocessing(CLASSES)
         return Splits(
             sizes, train, val, test, self.batch_size, preprocessing=preprocessing, codes=codes
         )

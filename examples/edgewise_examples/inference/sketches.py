@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import torch
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.files.read_table import read_json
 from edgewise.app.predict import Answer, Predictor
 from edgewise.app.predict.predictor import top_labels
 from edgewise.app.train import Classification
@@ -40,7 +40,7 @@ class SketchClasses(Predictor):
     def prepare(self, value: Any) -> list[Stroke]:
         if isinstance(value, str):
             try:
-                value = read_json(value)
+                value = json.loads(value)
             except ValueError as error:
                 raise ArgumentError(
                     "input",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.files.read_table import is_table, read_json
+from edgewise.app.files.read_table import is_table
 from edgewise.app.files.reading import read_own_text
 from edgewise.app.kinds.tags.conllu import blocks, read_conllu, words_of
 from edgewise.app.predict import Answer, Predictor
@@ -92,7 +93,7 @@ class TreeLabels(Predictor):
 def _object(value: Any, what: str) -> Mapping[str, Any]:
     if isinstance(value, str):
         try:
-            value = read_json(value)
+            value = json.loads(value)
         except ValueError:
             value = value[:60]
     if not isinstance(value, Mapping):

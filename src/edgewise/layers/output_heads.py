@@ -134,13 +134,13 @@ class LanguageModel(nn.Module):
         self.trunk = trunk
 
     def forward(
-        self, tokens: Tokens, places: Tensor | None = None, *, cache: Cache | None = None
+        self, tokens: Tokens, positions: Tensor | None = None, *, cache: Cache | None = None
     ) -> Tensor:
-        """Return logits ``[N, vocabulary]``, or ``[M, vocabulary]`` at ``places``.
+        """Return logits ``[N, vocabulary]``, or ``[M, vocabulary]`` at ``positions``.
 
         Args:
             tokens: token batch.
-            places: indices ``[M]`` among the N tokens whose logits are computed; all by default.
+            positions: indices ``[M]`` among the N tokens whose logits are computed; all by default.
             cache: state of the tokens before this batch, from earlier calls.
 
         Raises:
@@ -151,7 +151,7 @@ class LanguageModel(nn.Module):
         else:
             self._check_bounded_cache()
             states = tokens.states(self.trunk, cache=cache)
-        return self.trunk.logits(states if places is None else states[places])
+        return self.trunk.logits(states if positions is None else states[positions])
 
     def _check_bounded_cache(self) -> None:
         if not getattr(self.trunk.backbone, "bounded_cache", False):

@@ -48,14 +48,14 @@ class JointLinear(nn.Linear):
     def keep_rows(self, rows: Sequence[Tensor]) -> None:
         """Keep only some output rows of each map, in place; ``rows`` has their indices per map."""
         starts = itertools.accumulate(self.widths, initial=0)
-        index = torch.cat([part + start for part, start in zip(rows, starts, strict=False)])
+        index = torch.cat([map_rows + start for map_rows, start in zip(rows, starts, strict=False)])
         self.weight, self.bias = select(self.weight, index), select(self.bias, index)
         self.widths, self.out_features = tuple(map(len, rows)), len(index)
 
     def weights(self) -> tuple[Tensor, ...]:
         """Return the matrix ``[width, in_width]`` of each map, as views of the stored matrix."""
-        parts: tuple[Tensor, ...] = self.weight.split(self.widths)
-        return parts
+        weights: tuple[Tensor, ...] = self.weight.split(self.widths)
+        return weights
 
 
 def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
@@ -67,8 +67,8 @@ def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
     joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
     if not torch.is_grad_enabled() or is_tracing((joint,)) or in_functorch_transform():
         return joint.unbind(-3)
-    parts: tuple[Tensor, ...] = _UnbindQKV.apply(joint)  # type: ignore[no-untyped-call]
-    return parts
+    qkv: tuple[Tensor, ...] = _UnbindQKV.apply(joint)  # type: ignore[no-untyped-call]
+    return qkv
 
 
 class _UnbindQKV(torch.autograd.Function):
@@ -82,13 +82,13 @@ class _UnbindQKV(torch.autograd.Function):
         first = grads[0]
         heads, width = ctx.shape[-2:]
         joint = torch.empty(ctx.shape, device="meta", dtype=first.dtype)
-        beside = all(
+        adjacent = all(
             grad.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-            and grad.storage_offset() == first.storage_offset() + part * heads * width
-            and grad.stride() == joint.select(-3, part).stride()
-            for part, grad in enumerate(grads)
+            and grad.storage_offset() == first.storage_offset() + index * heads * width
+            and grad.stride() == joint.select(-3, index).stride()
+            for index, grad in enumerate(grads)
         )
-        if beside and not torch.is_grad_enabled():
+        if adjacent and not torch.is_grad_enabled():
             return first.as_strided(joint.shape, joint.stride())
         return torch.stack(grads, -3)
 
@@ -117,6 +117,6 @@ class LinearByHead(nn.Module):
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = x.unflatten(-1, (self.weight.shape[0], -1))
-        out = torch.einsum("...hi,hoi->...ho", parts, self.weight).flatten(-2)
+        head_inputs = x.unflatten(-1, (self.weight.shape[0], -1))
+        out = torch.einsum("...hi,hoi->...ho", head_inputs, self.weight).flatten(-2)
         return out if self.bias is None else out + self.bias

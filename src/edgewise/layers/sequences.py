@@ -117,6 +117,8 @@ class SequenceBatch:
         if self.sizes is not None and not isinstance(pattern, Graph):
             pattern = batch(pattern, self.sizes)
         sources = self.past + self.count if sources is None else sources
+        if isinstance(pattern, Pattern) and not isinstance(pattern, Graph):
+            return pattern.bind(self.count, sources).to(self.device)
         return bind_graph(pattern, self.count, sources, self.device)
 
     def padding_bias(self, graph: Graph, like: Tensor) -> Tensor | None:
@@ -135,7 +137,9 @@ class SequenceBatch:
     @property
     def has_padding(self) -> bool:
         """True if a token of this call or of the cache is padding."""
-        return any(extent.size < self.past + self.count for extent in self.extents)
+        return self.attention_mask is not None and any(
+            extent.size < self.past + self.count for extent in self.extents
+        )
 
     @property
     def extents(self) -> list[Extent]:
@@ -211,8 +215,8 @@ class SequenceBatch:
         if positions is None:
             positions = torch.arange(self.count, device=x.device)
         flat, positions = x.flatten(0, -2)[rows], positions.expand(self.shape).flatten()[rows]
-        own = SequenceBatch(flat[:, 0], sizes=sizes, positions=positions)
-        return flat, own, lambda states: with_padding(states, rows, x)
+        packed = SequenceBatch(flat[:, 0], sizes=sizes, positions=positions)
+        return flat, packed, lambda states: with_padding(states, rows, x)
 
     def right_padded(self, x: Tensor) -> tuple[Tensor, Tensor | None, Callable[[Tensor], Tensor]]:
         """Convert features to one row for each text, with padding only at the end.
@@ -234,11 +238,11 @@ class SequenceBatch:
         packed = x if rows is None else x.flatten(0, 1)[rows]
         longest, lengths = max(sizes, default=0), torch.tensor(sizes, device=x.device)
         real = torch.arange(longest, device=x.device) < lengths[:, None]
-        place = runs_and_positions(lengths, len(packed))
-        padded = x.new_zeros(len(sizes), longest, x.shape[-1]).index_put(place, packed)
+        index = runs_and_positions(lengths, len(packed))  # Text and position of each token.
+        padded = x.new_zeros(len(sizes), longest, x.shape[-1]).index_put(index, packed)
 
         def back(states: Tensor) -> Tensor:
-            nodes = states[place]
+            nodes = states[index]
             return nodes if rows is None else with_padding(nodes, rows, x)
 
         return padded, real, back
@@ -359,12 +363,12 @@ def refuse_cache(
         memory: sequence for cross-attention.
         why: reason why the model has no cache, which follows its name in the error message.
     """
-    for argument, given in (("cache", sequences.cache), ("memory", memory)):
-        if given is not None:
+    for argument, state in (("cache", sequences.cache), ("memory", memory)):
+        if state is not None:
             raise ArgumentError(
                 argument,
                 expected=f"None, because {name} {why}",
-                got=type(given).__name__,
+                got=type(state).__name__,
                 remedy="use a causal model, such as gpt, or transformer for a pair of texts; "
                 "models with causal attention also generate with generate(..., cached=False)",
             )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.biases import add_terms
+from edgewise.attention.biases import EdgeTerms, add_terms
 from edgewise.graphs import Pattern, check_graph
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
@@ -95,22 +95,26 @@ class TextEmbedding(nn.Module):
                 remedy="call .flatten(0, -2) on input_ids, and .unflatten(0, ...) on the output",
             )
         try:
-            x = _scaled(self.tokens(ids), self.scale)
+            x = self.tokens(ids)
         except IndexError as error:
             raise self._unknown_token(ids) from error
+        if self.scale != 1.0:
+            x = x * self.scale
         if self.types is not None:
             x = x + self.types(torch.zeros_like(ids) if types is None else types)
+        if self.padding is not None:
+            positions = self._positions_after_padding(ids, positions)
         if self.positions is not None:
-            x = self.positions(x, self._counted(ids, positions))
+            x = self.positions(x, positions)
         return apply_dropout(self.dropout, self.norm(x))
 
-    def _counted(self, ids: Tensor, positions: Tensor | None) -> Tensor | None:
-        if self.padding is None:
-            return positions
+    def _positions_after_padding(self, ids: Tensor, positions: Tensor | None) -> Tensor:
+        """Return positions that skip padding and start at ``padding + 1`` (RoBERTa)."""
+        assert self.padding is not None
         if positions is not None:
             return positions + self.padding + 1
-        real = (ids != self.padding).long()
-        return real.cumsum(-1) * real + self.padding
+        is_token = (ids != self.padding).long()
+        return is_token.cumsum(-1) * is_token + self.padding
 
     def _unknown_token(self, ids: Tensor) -> ArgumentError:
         return ArgumentError(
@@ -168,18 +172,22 @@ class Backbone(nn.Module):
         pattern = self.stack.graph if graph is None else check_graph(graph)
         if memory is not None:
             return self._run(x, sequences, pattern, memory.terms(sequences))
-        x, sequences, back = sequences.without_padding(x, pattern)
-        return back(self._run(x, sequences, pattern, {}))
+        if not sequences.has_padding:
+            return self._run(x, sequences, pattern, {})
+        x, sequences, restore_padding = sequences.without_padding(x, pattern)
+        return restore_padding(self._run(x, sequences, pattern, {}))
 
     def _run(
-        self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, terms: dict[str, Any]
+        self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, cross: dict[str, Any]
     ) -> Tensor:
-        own = sequences.bind(pattern)
-        if self.relative is not None:
-            terms = {**terms, **self.relative(own)}
-        terms["bias"] = add_terms(terms.get("bias"), sequences.padding_bias(own, x))
+        """Apply the layers; ``cross`` are arguments of the cross-attention of decoder layers."""
+        graph = sequences.bind(pattern)
+        edge_terms: EdgeTerms = {} if self.relative is None else self.relative(graph)
+        if sequences.has_padding:
+            padding = sequences.padding_bias(graph, x)
+            edge_terms = {**edge_terms, "bias": add_terms(edge_terms.get("bias"), padding)}
         states: Tensor = self.stack(
-            x, own, positions=sequences.positions, cache=sequences.cache, **terms
+            x, graph, positions=sequences.positions, cache=sequences.cache, **edge_terms, **cross
         )
         sequences.advance()
         return states
@@ -236,7 +244,10 @@ class LanguageModelHead(nn.Module):
         ``embedding_weight`` is the embedding matrix; it is used as E if the head is tied.
         """
         weight = embedding_weight if self.weight is None else self.weight
-        return nn.functional.linear(_scaled(self.transform(states), self.scale), weight, self.bias)
+        states = self.transform(states)
+        if self.scale != 1.0:
+            states = states * self.scale
+        return nn.functional.linear(states, weight, self.bias)
 
 
 class TextModel(nn.Module):
@@ -322,7 +333,3 @@ class TextModel(nn.Module):
             )
         logits: Tensor = self.head(states, self.embedding.tokens.weight)
         return logits
-
-
-def _scaled(x: Tensor, scale: float) -> Tensor:
-    return x if scale == 1.0 else x * scale

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_choice, check_divides
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import attend
-from edgewise.attention.biases import EdgeTerm, EdgeTerms
+from edgewise.attention.biases import EdgeTerm, EdgeVector
 from edgewise.attention.normalisers import Normaliser
 from edgewise.attention.scores import DOT, Score
 from edgewise.attention.steps import attention_weights
@@ -44,13 +44,6 @@ class AttentionOptions(TypedDict, total=False):
     normaliser: str
     projections: Projections
     rotary: nn.Module | None
-
-
-class LayerTerms(EdgeTerms, total=False):
-    """Optional keyword arguments of a Transformer layer."""
-
-    positions: Tensor | None
-    cache: Cache | None
 
 
 class MultiHeadAttention(GraphLayer):
@@ -122,15 +115,15 @@ class MultiHeadAttention(GraphLayer):
         self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
 
         queries, keys = heads * self.head_width, key_heads * self.head_width
-        read = width if source_width is None else source_width
+        input_width = width if source_width is None else source_width
         if projections == "split":
             self.query: nn.Module = LinearByHead(heads, width, queries, bias=bias)
-            self.key: nn.Module = LinearByHead(key_heads, read, keys, bias=bias)
-            self.value: nn.Module = LinearByHead(key_heads, read, keys, bias=bias)
+            self.key: nn.Module = LinearByHead(key_heads, input_width, keys, bias=bias)
+            self.value: nn.Module = LinearByHead(key_heads, input_width, keys, bias=bias)
         elif source_width is not None:
             self.query = nn.Linear(width, queries, bias=bias)
-            self.key = nn.Linear(read, keys, bias=bias)
-            self.value = nn.Linear(read, keys, bias=bias)
+            self.key = nn.Linear(input_width, keys, bias=bias)
+            self.value = nn.Linear(input_width, keys, bias=bias)
         self.qkv: JointLinear | None = None
         if projections == "full" and source_width is None:
             self.qkv = JointLinear(width, (queries, keys, keys), bias=bias)
@@ -145,7 +138,10 @@ class MultiHeadAttention(GraphLayer):
         *,
         positions: Tensor | None = None,
         cache: Cache | None = None,
-        **edges: Unpack[EdgeTerms],
+        bias: EdgeTerm | None = None,
+        gain: EdgeTerm | None = None,
+        edge_key: EdgeVector | None = None,
+        edge_value: EdgeVector | None = None,
     ) -> Tensor:
         """Return outputs ``[..., N_dst, width]``.
 
@@ -157,25 +153,33 @@ class MultiHeadAttention(GraphLayer):
                 cached positions.
             cache: keys and values of earlier nodes; the keys and values of x are added to the
                 cache.
-            edges: ``bias``, ``gain``, ``edge_key`` and ``edge_value`` of :func:`edgewise.attend`.
+            bias: bias of the edges; see :func:`edgewise.attend`.
+            gain: factor of the scores.
+            edge_key: vectors added to the keys.
+            edge_value: vectors added to the values.
 
         Raises:
             ArgumentError: ``source`` is given to self-attention, or missing in cross-attention.
         """
-        dropout = self.dropout if self.training else 0.0
         query, key, value, score = self._project(x, source, positions, cache)
+        normaliser = self.normaliser
         if self.kept_heads is not None:
-            edges = self._of_kept_heads(edges)
+            bias, gain = self._of_kept_heads(bias, -1), self._of_kept_heads(gain, -1)
+            edge_key = self._of_kept_heads(edge_key, -2)
+            edge_value = self._of_kept_heads(edge_value, -2)
         heads = attend(
             query,
             key,
             value,
             graph,
             score=score,
-            dropout=dropout,
-            normaliser=self._normaliser(),
+            bias=bias,
+            gain=gain,
+            edge_key=edge_key,
+            edge_value=edge_value,
+            dropout=self.dropout if self.training else 0.0,
+            normaliser=normaliser() if isinstance(normaliser, LearnedEntmax) else normaliser,
             layout="NHD",
-            **edges,
         )
         out: Tensor = self.output(heads.flatten(-2))
         return out
@@ -187,17 +191,29 @@ class MultiHeadAttention(GraphLayer):
         source: Tensor | None = None,
         *,
         positions: Tensor | None = None,
-        **edges: Unpack[EdgeTerms],
+        bias: EdgeTerm | None = None,
+        gain: EdgeTerm | None = None,
+        edge_key: EdgeVector | None = None,
     ) -> Tensor:
         """Return attention weights ``[..., E, H]`` in the order of ``graph.edge_index``.
 
         The arguments are those of :meth:`forward`. In each head, the weights of a target sum to 1.
         """
         query, key, _, score = self._project(x, source, positions, None)
+        normaliser = self.normaliser
         if self.kept_heads is not None:
-            edges = self._of_kept_heads(edges)
-        by = self._normaliser()
-        return attention_weights(query, key, graph, score=score, normaliser=by, **edges)
+            bias, gain = self._of_kept_heads(bias, -1), self._of_kept_heads(gain, -1)
+            edge_key = self._of_kept_heads(edge_key, -2)
+        return attention_weights(
+            query,
+            key,
+            graph,
+            score=score,
+            bias=bias,
+            gain=gain,
+            edge_key=edge_key,
+            normaliser=normaliser() if isinstance(normaliser, LearnedEntmax) else normaliser,
+        )
 
     @property
     def can_keep_heads(self) -> bool:
@@ -221,18 +237,19 @@ class MultiHeadAttention(GraphLayer):
             ArgumentError: a head does not exist or was removed before, no head would remain, or the
                 groups of grouped-query attention would have different sizes.
         """
-        known = list(range(self.heads)) if self.kept_heads is None else self.kept_heads
+        remaining = list(range(self.heads)) if self.kept_heads is None else self.kept_heads
         heads = sorted({int(head) for head in heads})
-        if not heads or not set(heads) <= set(known):
+        if not heads or not set(heads) <= set(remaining):
             raise ArgumentError(
                 "heads",
-                expected=f"at least one of the heads {', '.join(map(str, known))}, and no others",
+                expected=f"at least one of the heads {', '.join(map(str, remaining))}, and no "
+                "others",
                 got=", ".join(map(str, heads)) or "none",
                 remedy="give only heads that the layer still has, at least one",
             )
-        places = [known.index(head) for head in heads]
-        groups = kept_groups(places, self.heads, self.key_heads, type(self).__name__)
-        queries = rows_of_heads(places, self.head_width)
+        indices = [remaining.index(head) for head in heads]
+        groups = kept_groups(indices, self.heads, self.key_heads, type(self).__name__)
+        queries = rows_of_heads(indices, self.head_width)
         keys = rows_of_heads(groups, self.head_width)
         if self.qkv is not None:
             self.qkv.keep_rows((queries, keys, keys))
@@ -243,29 +260,23 @@ class MultiHeadAttention(GraphLayer):
                 linear.out_features = len(rows)
         self.output.weight = select(self.output.weight, queries, 1)
         self.output.in_features = len(queries)
-        learned = [part for part in (self.score, self.normaliser) if isinstance(part, nn.Module)]
         # In learned scores and normalisers, the first axis of each parameter is the head.
-        for part in learned:
-            for name, parameter in list(part.named_parameters()):
-                setattr(part, name, select(parameter, torch.tensor(places)))
+        for module in (self.score, self.normaliser):
+            if isinstance(module, nn.Module):
+                for name, parameter in list(module.named_parameters()):
+                    setattr(module, name, select(parameter, torch.tensor(indices)))
         self.heads, self.key_heads, self.kept_heads = len(heads), len(groups), heads
 
-    def _of_kept_heads(self, edges: EdgeTerms) -> EdgeTerms:
+    def _of_kept_heads(self, term: Any, head_dim: int) -> Any:
         assert self.kept_heads is not None
-        dims = {"bias": -1, "gain": -1, "edge_key": -2, "edge_value": -2}
-        chosen: Any = {n: term_of_heads(x, self.kept_heads, dims[n]) for n, x in edges.items()}
-        return chosen  # type: ignore[no-any-return]
-
-    def _normaliser(self) -> Normaliser:
-        """Return the normaliser; if its α is learned, with the current value."""
-        given = self.normaliser
-        return given() if isinstance(given, LearnedEntmax) else given
+        return term_of_heads(term, self.kept_heads, head_dim)
 
     def _project(
         self, x: Tensor, source: Tensor | None, positions: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor, Score]:
         """Return query, key and value of all heads, and the score function."""
-        self._check_source(source)
+        if (source is None) != (self.source_width is None):
+            raise self._wrong_source(source)
         if source is None:
             query, key, value = self._project_self(x, positions, cache)
         else:
@@ -283,11 +294,9 @@ class MultiHeadAttention(GraphLayer):
         if self.qkv is not None and self.key_heads == self.heads:
             query, key, value = unbind_qkv(self.qkv(x), self.heads)
         elif self.qkv is not None:
-            parts = self.qkv(x).split(self.qkv.widths, dim=-1)
-            query, key, value = (self._heads(part) for part in parts)
+            query, key, value = map(self._heads, self.qkv(x).split(self.qkv.widths, dim=-1))
         else:
-            parts = self.query(x), self.key(x), self.value(x)
-            query, key, value = (self._heads(part) for part in parts)
+            query, key, value = map(self._heads, (self.query(x), self.key(x), self.value(x)))
         if self.rotary is not None:
             if positions is None and cache is not None:
                 positions = torch.arange(x.shape[-2], device=x.device) + cache.length
@@ -313,10 +322,8 @@ class MultiHeadAttention(GraphLayer):
         # reshape is much faster than unflatten.
         return x.reshape(*x.shape[:-1], x.shape[-1] // self.head_width, self.head_width)
 
-    def _check_source(self, source: Tensor | None) -> None:
-        if (source is None) == (self.source_width is None):
-            return
-        raise ArgumentError(
+    def _wrong_source(self, source: Tensor | None) -> ArgumentError:
+        return ArgumentError(
             "source",
             expected="features to attend to" if source is None else "None for self-attention",
             got="none" if source is None else f"features of shape {list(source.shape)}",
@@ -517,7 +524,7 @@ class AttentionBlock(GraphLayer):
     """Transformer layer with any attention module: attention, then a feed-forward network.
 
     Args:
-        attention: called as ``attention(x, graph, **terms)``; its output has the shape of x.
+        attention: called as ``attention(x, graph, ...)``; its output has the shape of x.
         feed_forward: called as ``feed_forward(x)``.
         width: feature size.
         residual: arguments ``order``, ``norm`` and ``dropout`` of :class:`Residual`.
@@ -542,9 +549,9 @@ class AttentionBlock(GraphLayer):
         self.attention = Residual(attention, width, **residual)
         self.feed_forward = Residual(feed_forward, width, **residual)
 
-    def forward(self, x: Tensor, graph: Pattern, **terms: Unpack[LayerTerms]) -> Tensor:
-        """Return features ``[..., N, width]`` of the same shape as x."""
-        x = self.attention(x, graph, **terms)
+    def forward(self, x: Tensor, graph: Pattern, **arguments: Any) -> Tensor:
+        """Return features of the shape of x; ``arguments`` are further arguments of attention."""
+        x = self.attention(x, graph, **arguments)
         out: Tensor = self.feed_forward(x)
         return out
 
@@ -591,12 +598,38 @@ class TransformerLayer(AttentionBlock):
         network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
+    def forward(  # type: ignore[override]
+        self,
+        x: Tensor,
+        graph: Pattern,
+        *,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+        bias: EdgeTerm | None = None,
+        gain: EdgeTerm | None = None,
+        edge_key: EdgeVector | None = None,
+        edge_value: EdgeVector | None = None,
+    ) -> Tensor:
+        """Return features of the shape of x; the arguments are those of the attention."""
+        x = self.attention(
+            x,
+            graph,
+            positions=positions,
+            cache=cache,
+            bias=bias,
+            gain=gain,
+            edge_key=edge_key,
+            edge_value=edge_value,
+        )
+        out: Tensor = self.feed_forward(x)
+        return out
+
 
 class CrossBlock(GraphLayer):
     """Decoder layer with any attention modules: self-attention, cross-attention, then an FFN.
 
     Args:
-        attention: self-attention of the targets, called as ``attention(x, graph, **terms)``.
+        attention: self-attention of the targets, called as ``attention(x, graph, cache=, ...)``.
         cross: cross-attention, called as ``cross(x, source_graph, source, bias=, cache=)``.
         feed_forward: called as ``feed_forward(x)``.
         width: feature size.
@@ -624,7 +657,8 @@ class CrossBlock(GraphLayer):
         source: Tensor,
         source_graph: Pattern,
         source_bias: EdgeTerm | None = None,
-        **terms: Unpack[LayerTerms],
+        cache: Cache | None = None,
+        **arguments: Any,
     ) -> Tensor:
         """Return features ``[..., N, width]`` of the same shape as x.
 
@@ -634,10 +668,11 @@ class CrossBlock(GraphLayer):
             source: features ``[..., S, width]`` of the other sequence.
             source_graph: attention graph from the source to the targets.
             source_bias: bias of the edges of ``source_graph``, -inf at padding of the source.
-            terms: edge terms and cache for self-attention. Cross-attention receives only the cache.
+            cache: keys and values of earlier targets, and of the source.
+            arguments: further arguments of the self-attention.
         """
-        x = self.attention(x, graph, **terms)
-        x = self.cross(x, source_graph, source, bias=source_bias, cache=terms.get("cache"))
+        x = self.attention(x, graph, cache=cache, **arguments)
+        x = self.cross(x, source_graph, source, bias=source_bias, cache=cache)
         out: Tensor = self.feed_forward(x)
         return out
 
@@ -680,7 +715,7 @@ class TransformerStack(GraphLayer):
     """Transformer layers that share a graph, and a final norm.
 
     Args:
-        layers: layers called as ``layer(x, graph, **terms)``.
+        layers: layers called as ``layer(x, graph, ...)``.
         norm: final norm; ``nn.Identity()`` if the layers end with a norm.
         graph: default attention pattern.
 
@@ -698,13 +733,16 @@ class TransformerStack(GraphLayer):
         super().__init__()
         self.layers, self.norm, self.graph = nn.ModuleList(layers), norm, check_graph(graph)
 
-    def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
+    def forward(self, x: Tensor, graph: Pattern | None = None, **arguments: Any) -> Tensor:
         """Return features ``[..., N, width]`` from x of the same shape.
 
-        ``graph`` replaces the default pattern, and ``terms`` are passed to each layer.
+        ``graph`` replaces the default pattern. ``arguments`` are further arguments of each layer,
+        such as those of :class:`TransformerLayer`.
         """
-        graph = self.graph if graph is None else check_graph(graph)
+        graph = self.graph if graph is None else graph
+        if not isinstance(graph, Pattern):
+            check_graph(graph)  # Raises the error.
         for layer in self.layers:
-            x = layer(x, graph, **terms)
+            x = layer(x, graph, **arguments)
         out: Tensor = self.norm(x)
         return out

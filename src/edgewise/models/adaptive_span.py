@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from edgewise import attend
-from edgewise._utils.arguments import check_divides, checked
+from edgewise._utils.arguments import check_divides
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import add_terms
 from edgewise.encodings import Rotary
@@ -38,45 +39,38 @@ from edgewise.layers import (
 )
 from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
+from edgewise.models.text import TextConfig, text_model
 
 STEP = 16
 """Window radii in tokens are rounded up to a multiple of ``STEP``, so that graphs can be reused."""
 
 
-@checked(depth=0, begin=0, penalty=0)
-def adaptive_span(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    span: int = 1024,
-    ramp: int = 32,
-    begin: int = 0,
-    penalty: float = 2e-6,
-    dropout: float = 0.1,
-    graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
-) -> TextModel:
-    """Build a causal language model whose attention heads learn how far back they attend.
-
-    The span of a head is the distance, in tokens, up to which its mask m is 1.
-    ``model.logits(states)`` gives the logits of the next token at each position.
-    ``model.backbone.spans`` holds the learned spans of all layers and heads.
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveSpanConfig(TextConfig):
+    """Arguments of :func:`adaptive_span`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
         span: max span of a head in tokens; no head attends to tokens farther away.
         ramp: number of tokens beyond a head's span over which the mask falls from 1 to 0.
         begin: initial span of each head, in tokens.
         penalty: weight λ of the spans in the training loss (0 = none). The mean span of the heads
             of a layer, in tokens, is summed over the layers, multiplied by λ and added to the loss.
-        dropout: dropout probability.
-        graph: attention graph, which defines the tokens that each token attends to.
+    """
+
+    span: int = 1024
+    ramp: int = 32
+    begin: int = 0
+    penalty: float = 2e-6
+    graph: Pattern = causal()
+
+
+@text_model(AdaptiveSpanConfig, depth=0, begin=0, penalty=0)
+def adaptive_span(config: AdaptiveSpanConfig) -> TextModel:
+    """Build a causal language model whose attention heads learn how far back they attend.
+
+    The span of a head is the distance, in tokens, up to which its mask m is 1.
+    ``model.logits(states)`` gives the logits of the next token at each position.
+    ``model.backbone.spans`` holds the learned spans of all layers and heads.
 
     Example:
         >>> import torch
@@ -85,21 +79,30 @@ def adaptive_span(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
+    width, heads, dropout = config.width, config.heads, config.dropout
     rotary = Rotary(width // heads)
     layers = [
         AttentionBlock(  # x + attention(norm(x)), then x + FFN(norm(x))
-            SpanAttention(width, heads, rotary, span, ramp, begin=begin, dropout=dropout),
-            FeedForward(width, ffn_dim, dropout=dropout),
+            SpanAttention(
+                width,
+                heads,
+                rotary,
+                config.span,
+                config.ramp,
+                begin=config.begin,
+                dropout=dropout,
+            ),
+            FeedForward(width, config.ffn_dim, dropout=dropout),
             width,
             order="pre",
             dropout=dropout,
         )
-        for _ in range(depth)
+        for _ in range(config.depth)
     ]
-    backbone = AdaptiveSpanBackbone(layers, nn.LayerNorm(width), graph, penalty)
-    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
-    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
-    return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
+    backbone = AdaptiveSpanBackbone(layers, nn.LayerNorm(width), config.graph, config.penalty)
+    embedding = TextEmbedding(config.vocab_size, width, dropout=dropout)
+    head = LanguageModelHead(config.vocab_size, width)  # The head shares the embedding matrix.
+    return init_normal(TextModel(embedding, backbone, head), residual_depth=config.depth)
 
 
 class SpanAttention(GraphLayer):
@@ -180,7 +183,7 @@ class SpanAttention(GraphLayer):
             # Change .data, because autograd may have saved the parameter.
             self.share.data.clamp_(0, 1)
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
-        query, key = (self.rotary(each, sequences.positions) for each in (query, key))
+        query, key = (self.rotary(tensor, sequences.positions) for tensor in (query, key))
         radii = radii_of([self])[0] if radii is None else radii
         if sequences.cache is not None:
             key, value = sequences.cache.extended(self, (key, value))
@@ -198,7 +201,7 @@ class SpanAttention(GraphLayer):
             qkv = query, key, value
             if len(heads_by_radius) > 1:
                 index = torch.tensor(heads, device=x.device)
-                qkv = tuple(each.index_select(-2, index) for each in qkv)  # type: ignore[assignment]
+                qkv = tuple(tensor.index_select(-2, index) for tensor in qkv)  # type: ignore[assignment]
                 table = table.index_select(-1, index)
             span_bias = by_offset(
                 bound, ("span", radius), partial(_distance, radius), table.to(x.dtype)

@@ -11,12 +11,11 @@ Paper: Devlin et al., BERT: pre-training of deep bidirectional transformers, 201
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from torch import nn
 
-from edgewise._utils.arguments import checked
-from edgewise.encodings import text_positions
 from edgewise.graphs import Pattern, complete
 from edgewise.layers import (
     Backbone,
@@ -27,57 +26,35 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
-from edgewise.layers.transformer import Projections
+from edgewise.models.text import AttentionConfig, text_model
 
 
-@checked(padding=0, types=0, depth=0)
-def bert(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    max_length: int = 512,
-    positions: str = "learned",
-    types: int = 2,
-    act: str = "gelu",
-    score: str = "dot",
-    normaliser: str = "softmax",
-    projections: Projections = "full",
-    epsilon: float = 1e-12,
-    dropout: float = 0.1,
-    padding: int | None = None,
-    init_std: float = 0.02,
-    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-) -> TextModel:
+@dataclass(frozen=True, kw_only=True)
+class BertConfig(AttentionConfig):
+    """Arguments of :func:`bert`.
+
+    Args:
+        padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
+        init_std: standard deviation of the initial weights; models with a small hidden size may
+            need a larger value.
+    """
+
+    max_length: int = 512
+    types: int = 2
+    act: str = "gelu"
+    epsilon: float = 1e-12
+    padding: int | None = None
+    init_std: float = 0.02
+    graph: Pattern = complete()
+
+
+@text_model(BertConfig, padding=0, types=0, depth=0)
+def bert(config: BertConfig) -> TextModel:
     """Build a BERT encoder with a masked-language-model head.
 
     Called as ``model(input_ids, attention_mask)``. ``model.logits(states)`` gives the logits of the
     masked language model. Fine-tune with :class:`~edgewise.layers.ClassificationHead` or
     :class:`~edgewise.layers.TokenClassificationHead`.
-
-    Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        max_length: max length of a text in tokens, for learned and binary positions only.
-        positions: position encoding, a name of
-            :data:`edgewise.encodings.TEXT_POSITIONS`: "learned", "sinusoidal", "rotary",
-            "relative", "index", "none" and others.
-        types: number of token types, such as BERT's sentences A and B (0 = none).
-        act: name of the activation function of the feed-forward networks.
-        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
-        projections: "full" (each head projects all features) or "split" (only its slice of them).
-        epsilon: epsilon of the layer norms.
-        dropout: dropout probability.
-        padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
-        init_std: standard deviation of the initial weights; models with a small hidden size may
-            need a larger value.
-        graph: attention graph, which defines the tokens that each token attends to.
 
     Example:
         >>> import torch
@@ -89,34 +66,36 @@ def bert(
         >>> model.logits(states).shape
         torch.Size([2, 10, 1000])
     """
-    norm = partial(nn.LayerNorm, eps=epsilon)
-    encodings = text_positions(positions, width=width, heads=heads, max_length=max_length)
+    norm = partial(nn.LayerNorm, eps=config.epsilon)
+    encodings = config.encodings()
     embedding = TextEmbedding(
-        vocab_size,
-        width,
+        config.vocab_size,
+        config.width,
         positions=encodings.added,
-        types=types,
-        norm=norm(width),
-        dropout=dropout,
-        padding=padding,
+        types=config.types,
+        norm=norm(config.width),
+        dropout=config.dropout,
+        padding=config.padding,
     )
     layers = [
         TransformerLayer(  # norm(x + attention(x)), then norm(x + FFN(x))
-            width,
-            heads,
-            ffn_dim,
-            act=act,
-            score=score,
-            normaliser=normaliser,
-            projections=projections,
+            config.width,
+            config.heads,
+            config.ffn_dim,
+            act=config.act,
+            score=config.score,
+            normaliser=config.normaliser,
+            projections=config.projections,
             rotary=encodings.rotary,
             order="post",
             norm=norm,
-            dropout=dropout,
+            dropout=config.dropout,
         )
-        for _ in range(depth)
+        for _ in range(config.depth)
     ]
-    stack = TransformerStack(layers, nn.Identity(), graph)
+    stack = TransformerStack(layers, nn.Identity(), config.graph)
     backbone = Backbone(stack, relative=encodings.relative)
-    head = LanguageModelHead.for_masked_tokens(vocab_size, width, act=act, norm=norm)
-    return init_normal(TextModel(embedding, backbone, head), std=init_std)
+    head = LanguageModelHead.for_masked_tokens(
+        config.vocab_size, config.width, act=config.act, norm=norm
+    )
+    return init_normal(TextModel(embedding, backbone, head), std=config.init_std)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import attend, attend_with_lse, merge_attention
-from edgewise._utils.arguments import check_choice, checked
+from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.checks import bind_graph
 from edgewise.encodings import Learned
@@ -48,6 +48,7 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, with_padding
+from edgewise.models.text import TextConfig, text_model
 
 RandomAttention = Literal["always", "training"]
 
@@ -56,25 +57,31 @@ PAPER_LENGTHS, PAPER_REACH = (1024, 3072, 4096), 1024
 ``PAPER_REACH`` tokens."""
 
 
-@checked(padding=0, types=0, depth=0, random_blocks=0)
-def bigbird(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    block: int = 64,
-    random_blocks: int = 3,
-    random_attention: RandomAttention = "always",
-    max_length: int = 4096,
-    types: int = 2,
-    act: str = "gelu_tanh",
-    epsilon: float = 1e-12,
-    dropout: float = 0.1,
-    token_scale: float = 1.0,
-    graph: Pattern | None = None,
-) -> TextModel:
+@dataclass(frozen=True, kw_only=True)
+class BigBirdConfig(TextConfig):
+    """Arguments of :func:`bigbird`.
+
+    Args:
+        block: block size in tokens.
+        random_blocks: number of sampled blocks that each block attends to (0 = none).
+        random_attention: when sampled blocks are used: "always", or in "training" only.
+        token_scale: factor of the token embeddings, applied before positions are added.
+        graph: attention graph of all layers (None = block-sparse attention).
+    """
+
+    block: int = 64
+    random_blocks: int = 3
+    random_attention: RandomAttention = "always"
+    max_length: int = 4096
+    types: int = 2
+    act: str = "gelu_tanh"
+    epsilon: float = 1e-12
+    token_scale: float = 1.0
+    graph: Pattern | None = None
+
+
+@text_model(BigBirdConfig, padding=0, types=0, depth=0, random_blocks=0)
+def bigbird(config: BigBirdConfig) -> TextModel:
     """Build a BigBird encoder with a masked-language-model head.
 
     ``model.logits(states)`` gives the logits of the masked language model. Each block attends to
@@ -84,23 +91,6 @@ def bigbird(
     sampled block by the first block, whose tokens then count ``random_blocks`` additional times in
     the softmax, as in Hugging Face Transformers.
 
-    Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        block: block size in tokens.
-        random_blocks: number of sampled blocks that each block attends to (0 = none).
-        random_attention: when sampled blocks are used: "always", or in "training" only.
-        max_length: max length of a text in tokens, the number of learned positions.
-        types: number of token types, such as BERT's sentences A and B (0 = none).
-        act: name of the activation function of the feed-forward networks.
-        epsilon: epsilon of the layer norms.
-        dropout: dropout probability.
-        token_scale: factor of the token embeddings, applied before positions are added.
-        graph: attention graph of all layers (None = block-sparse attention).
-
     Example:
         >>> import torch
         >>> from edgewise import models
@@ -108,30 +98,34 @@ def bigbird(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
-    check_choice("random_attention", random_attention, get_args(RandomAttention))
-    norm = partial(nn.LayerNorm, eps=epsilon)
+    width, max_length = config.width, config.max_length
+    check_choice("random_attention", config.random_attention, get_args(RandomAttention))
+    norm = partial(nn.LayerNorm, eps=config.epsilon)
     embedding = TextEmbedding(
-        vocab_size,
+        config.vocab_size,
         width,
         positions=Learned(max_length, width),
-        types=types,
+        types=config.types,
         norm=norm(width),
-        dropout=dropout,
-        scale=token_scale,
+        dropout=config.dropout,
+        scale=config.token_scale,
     )
     layers = [
         AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
-            BlockAttention(width, heads, dropout=dropout),
-            FeedForward(width, ffn_dim, act=act, dropout=dropout),
+            BlockAttention(width, config.heads, dropout=config.dropout),
+            FeedForward(width, config.ffn_dim, act=config.act, dropout=config.dropout),
             width,
             norm=norm,
-            dropout=dropout,
+            dropout=config.dropout,
         )
-        for _ in range(depth)
+        for _ in range(config.depth)
     ]
-    graphs = [BlockSparse(block, random_blocks, heads, layer, max_length) for layer in range(depth)]
-    backbone = BigBirdBackbone(layers, graphs, random_attention, graph)
-    head = LanguageModelHead.for_masked_tokens(vocab_size, width, act=act, norm=norm)
+    graphs = [
+        BlockSparse(config.block, config.random_blocks, config.heads, layer, max_length)
+        for layer in range(config.depth)
+    ]
+    backbone = BigBirdBackbone(layers, graphs, config.random_attention, config.graph)
+    head = LanguageModelHead.for_masked_tokens(config.vocab_size, width, act=config.act, norm=norm)
     return init_normal(TextModel(embedding, backbone, head))
 
 
@@ -315,11 +309,11 @@ class BlockAttention(MultiHeadAttention):
         if by_head:
             query, key, value = (_heads_to_nodes(nodes) for nodes in (query, key, value))
         if repeats:
-            parts = []
-            for part, times in ((graph, 1), *repeats):
-                out, lse = attend_with_lse(query, key, value, part, dropout=dropout)
-                parts.append((out, lse + math.log(times)))
-            out = merge_attention(parts)[0]
+            outputs = []
+            for repeated, times in ((graph, 1), *repeats):
+                out, lse = attend_with_lse(query, key, value, repeated, dropout=dropout)
+                outputs.append((out, lse + math.log(times)))
+            out = merge_attention(outputs)[0]
         else:
             out = attend(query, key, value, graph, bias=bias, dropout=dropout, layout="NHD")
         if by_head:
@@ -398,8 +392,8 @@ class BigBirdBackbone(SingleTextBackbone):
             if all(pattern.is_whole(tokens) for tokens in lengths):
                 pattern = replace(pattern, heads=1)
             graphs = [
-                (_packed_graph(one, count, texts, x.device), times)
-                for one, times in pattern.copies(lengths)
+                (_packed_graph(pattern_copy, count, texts, x.device), times)
+                for pattern_copy, times in pattern.copies(lengths)
             ]
             x = layer(x, graphs[0][0], repeats=graphs[1:])
         return x

@@ -13,13 +13,13 @@ Paper: Ye et al., BP-Transformer: modelling long-range context via binary partit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from edgewise import TableBias
-from edgewise._utils.arguments import checked
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import segment_index
 from edgewise.graphs import Graph, Pattern, batch, edges
@@ -31,26 +31,31 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, refuse_cache, with_padding
+from edgewise.models.text import TextConfig, text_model
 
 MOST_LEVELS = 40
 """Max number of levels L of a binary partition; texts have at most 2^L tokens."""
 
 
-@checked(depth=0)
-def bp_transformer(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    near: int = 4,
-    causal: bool = False,
-    max_length: int = 8192,
-    act: str = "relu",
-    dropout: float = 0.1,
-    init_std: float = 0.02,
-) -> TextModel:
+@dataclass(frozen=True, kw_only=True)
+class BPTransformerConfig(TextConfig):
+    """Arguments of :func:`bp_transformer`.
+
+    Args:
+        near: number k of nodes of each level that a token attends to on either side.
+        causal: whether tokens attend only to themselves and earlier tokens.
+        max_length: max length of a text in tokens, which determines the number of edge types.
+    """
+
+    near: int = 4
+    causal: bool = False
+    max_length: int = 8192
+    act: str = "relu"
+    init_std: float = 0.02
+
+
+@text_model(BPTransformerConfig, depth=0)
+def bp_transformer(config: BPTransformerConfig) -> TextModel:
     """Build a BP-Transformer language model.
 
     ``model.logits(states)`` gives logits over the vocabulary for each token. Each token attends, on
@@ -59,19 +64,6 @@ def bp_transformer(
     the middle of a span, it is one node more. With ``causal``, a cache stores completed spans, so a
     new token attends to only O(k log(n / k)) nodes in a text of n tokens.
 
-    Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        near: number k of nodes of each level that a token attends to on either side.
-        causal: whether tokens attend only to themselves and earlier tokens.
-        max_length: max length of a text in tokens, which determines the number of edge types.
-        act: name of the activation function of the feed-forward networks.
-        dropout: dropout probability.
-        init_std: standard deviation of the initial weights.
-
     Example:
         >>> import torch
         >>> from edgewise import models
@@ -79,13 +71,15 @@ def bp_transformer(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
-    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
+    width, heads, dropout = config.width, config.heads, config.dropout
+    embedding = TextEmbedding(config.vocab_size, width, dropout=dropout)
     layers = [
-        TransformerLayer(width, heads, ffn_dim, act=act, dropout=dropout) for _ in range(depth)
+        TransformerLayer(width, heads, config.ffn_dim, act=config.act, dropout=dropout)
+        for _ in range(config.depth)
     ]
-    backbone = SpanBackbone(layers, heads, near, max_length, causal=causal)
-    head = LanguageModelHead(vocab_size, width)
-    return init_normal(TextModel(embedding, backbone, head), std=init_std)
+    backbone = SpanBackbone(layers, heads, config.near, config.max_length, causal=config.causal)
+    head = LanguageModelHead(config.vocab_size, width)
+    return init_normal(TextModel(embedding, backbone, head), std=config.init_std)
 
 
 def nodes_per_level(tokens: int) -> list[int]:
@@ -122,13 +116,13 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
     first = [sum(counts[:level]) for level in range(len(counts))]
     all_tokens = torch.arange(tokens)
     nodes = torch.arange(sum(counts))
-    parts = [(nodes, nodes, torch.zeros_like(nodes))]
+    edge_lists = [(nodes, nodes, torch.zeros_like(nodes))]
     for level in range(1, len(counts)):
         span = first[level] + (all_tokens >> level)
-        parts.append((all_tokens, span, torch.full_like(all_tokens, level)))
+        edge_lists.append((all_tokens, span, torch.full_like(all_tokens, level)))
     for level, node, token, kind in _neighbour_edges(all_tokens, counts, near, causal):
-        parts.append((first[level] + node, token, kind))
-    source, target, kind = (torch.cat(part) for part in zip(*parts, strict=True))
+        edge_lists.append((first[level] + node, token, kind))
+    source, target, kind = (torch.cat(column) for column in zip(*edge_lists, strict=True))
     return edges(torch.stack([source, target]), len(nodes)), kind
 
 
@@ -177,23 +171,23 @@ def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
         The graph from all nodes to the new nodes, and the type of each edge as in
         :func:`partition_graph`.
     """
-    counts, parts = nodes_per_level(tokens), []
+    counts, edge_lists = nodes_per_level(tokens), []
     for level in range(len(counts)):
         node = torch.arange(past >> level, tokens >> level)
         target = completion_rank(node, level)
-        parts.append((target, target, torch.zeros_like(target)))
+        edge_lists.append((target, target, torch.zeros_like(target)))
         if level:
             members = (node[:, None] << level) + torch.arange(1 << level)
             span = target[:, None].expand_as(members)
-            parts.append((completion_rank(members), span, torch.full_like(members, level)))
+            edge_lists.append((completion_rank(members), span, torch.full_like(members, level)))
     new_tokens = torch.arange(past, tokens)
     for level, node, token, kind in _neighbour_edges(new_tokens, counts, near, causal=True):
-        parts.append((completion_rank(node, level), completion_rank(token), kind))
+        edge_lists.append((completion_rank(node, level), completion_rank(token), kind))
     source, target, kind = (
-        torch.cat([x.flatten() for x in part]) for part in zip(*parts, strict=True)
+        torch.cat([x.flatten() for x in column]) for column in zip(*edge_lists, strict=True)
     )
-    before, after = completion_rank(torch.tensor([past, tokens])).tolist()
-    return edges(torch.stack([source, target - before]), (after, after - before)), kind
+    num_old, num_nodes = completion_rank(torch.tensor([past, tokens])).tolist()
+    return edges(torch.stack([source, target - num_old]), (num_nodes, num_nodes - num_old)), kind
 
 
 def completion_rank(node: Tensor, level: int = 0) -> Tensor:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.encodings import Learned, Learned2d
 from edgewise.graphs import Pattern, causal, complete
 from edgewise.layers import (
@@ -29,6 +28,7 @@ from edgewise.layers import (
     TransformerStack,
     init_xavier,
 )
+from edgewise.models.arguments import model_factory
 
 # Initial standard deviation of the position vectors. After five epochs on 10,000 images of digits,
 # 53 % of the captions were exact with this value, and 5 % with the usual 0.02.
@@ -42,17 +42,9 @@ class Captioner(nn.Module):
     next token, ``[B · T, vocab_size]``.
 
     Args:
-        image_size: height and width in pixels, or one number for both.
-        channels: number of channels of the images.
-        vocab_size: number of tokens in the vocabulary.
         max_length: max length of a caption in tokens.
-        patch: side of a square patch in pixels.
-        width: hidden size.
         depth: number of encoder layers.
         decoder_depth: number of decoder layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        dropout: dropout probability.
         graph: attention graph of the patches in raster order.
 
     Example:
@@ -77,7 +69,7 @@ class Captioner(nn.Module):
         heads: int = 4,
         ffn_dim: int = 128,
         dropout: float = 0.0,
-        graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+        graph: Pattern = complete(),
     ) -> None:
         super().__init__()
         patches = PatchEmbedding(image_size, patch, channels, width)
@@ -120,4 +112,4 @@ class Captioner(nn.Module):
         return Memory(self.encoder(images))
 
 
-captioner = checked_factory(Captioner, depth=0, decoder_depth=0)
+captioner = model_factory(Captioner, depth=0, decoder_depth=0)

@@ -12,33 +12,33 @@ Paper: Rae et al., Compressive Transformers for long-range sequence modelling, 2
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise._utils.errors import ArgumentError
-from edgewise.graphs import Pattern, causal
 from edgewise.layers import Cache, TextModel
-from edgewise.layers.transformer import Order
-from edgewise.models.transformer_xl import Recent, SegmentBackbone, transformer_xl
+from edgewise.models.text import text_model
+from edgewise.models.transformer_xl import Recent, TransformerXLConfig, segment_model
 
 
-@checked(depth=0, memory=0, compressed=0)
-def compressive(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    memory: int = 128,
-    compressed: int = 128,
-    rate: int = 4,
-    act: str = "relu",
-    order: Order = "post",
-    dropout: float = 0.1,
-    graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
-) -> TextModel:
+@dataclass(frozen=True, kw_only=True)
+class CompressiveConfig(TransformerXLConfig):
+    """Arguments of :func:`compressive`.
+
+    Args:
+        memory: number of past inputs that each layer keeps uncompressed (0 = none).
+        compressed: number of compressed memories that each layer keeps (0 = none).
+        rate: compression rate: number of inputs averaged into one compressed memory.
+    """
+
+    compressed: int = 128
+    rate: int = 4
+
+
+@text_model(CompressiveConfig, depth=0, memory=0, compressed=0)
+def compressive(config: CompressiveConfig) -> TextModel:
     """Build a Compressive Transformer language model.
 
     ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
@@ -48,20 +48,6 @@ def compressive(
     (Learned compression would need an auxiliary loss, because no gradient flows into memories.)
     Memories are empty at the start of a text; in the paper, they start as zeros.
 
-    Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        memory: number of past inputs that each layer keeps uncompressed (0 = none).
-        compressed: number of compressed memories that each layer keeps (0 = none).
-        rate: compression rate: number of inputs averaged into one compressed memory.
-        act: name of the activation function of the feed-forward networks.
-        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
-        dropout: dropout probability.
-        graph: attention graph, which defines the tokens that each token attends to.
-
     Example:
         >>> import torch
         >>> from edgewise import models
@@ -69,23 +55,8 @@ def compressive(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
-    model = transformer_xl(
-        vocab_size,
-        width=width,
-        depth=depth,
-        heads=heads,
-        ffn_dim=ffn_dim,
-        memory=memory,
-        act=act,
-        order=order,
-        dropout=dropout,
-        graph=graph,
-    )
-    reader = model.backbone
-    assert isinstance(reader, SegmentBackbone)
-    policy = Compressed(memory, compressed, rate)
-    model.backbone = SegmentBackbone("compressive", reader.stack, reader.preferences, policy)
-    return model
+    memory = Compressed(config.memory, config.compressed, config.rate)
+    return segment_model("compressive", config, memory)
 
 
 class Compressed(Recent):

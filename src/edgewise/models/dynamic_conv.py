@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
+from edgewise.models.arguments import model_factory
 from edgewise.models.light_conv import LightConv
 
 
@@ -38,7 +38,7 @@ class PredictedTaps(nn.Module):
 
 
 class DynamicConv(LightConv):
-    """Encoder-decoder with dynamic convolutions; see :class:`LightConv` for the arguments.
+    """Encoder-decoder with dynamic convolutions: :class:`LightConv` with predicted kernels.
 
     Example:
         >>> import torch
@@ -53,4 +53,4 @@ class DynamicConv(LightConv):
     taps = PredictedTaps
 
 
-dynamic_conv = checked_factory(DynamicConv, depth=0)
+dynamic_conv = model_factory(DynamicConv, depth=0)

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, check_divides, checked_factory
+from edgewise._utils.arguments import check_choice, check_divides
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.attention.steps import edge_softmax
@@ -28,6 +28,7 @@ from edgewise.layers import (
     Residual,
     given_or_ones,
 )
+from edgewise.models.arguments import model_factory
 
 Focus = Literal["nodes", "edges"]
 
@@ -78,12 +79,7 @@ class EdgeTransformer(GraphLayer):
     all nodes.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per node, or per edge if ``focus="edges"``.
-        edge_width: number of features per edge (0 = none).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         focus: objects to predict: "nodes" or "edges".
 
     Example:
@@ -151,4 +147,4 @@ class EdgeTransformer(GraphLayer):
         return x, edge_attr
 
 
-edge_transformer = checked_factory(EdgeTransformer, edge_width=0, depth=0)
+edge_transformer = model_factory(EdgeTransformer, edge_width=0, depth=0)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise._utils.ragged import ranges, segment_index, starts
 from edgewise.attention.biases import Projected
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Edges, Graph, expander
 from edgewise.graphs import batch as batch_of
 from edgewise.layers.pooling import Pooling
+from edgewise.models.arguments import model_factory
 from edgewise.models.gps import GPS, Local, NormName, Position
 
 KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual node to node
@@ -34,10 +34,10 @@ class Exphormer(GPS):
     ``local``. The arguments that are not listed here are those of :class:`GPS`.
 
     Args:
+        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
         degree: degree of the expander graph, an even number (0 = none).
         virtual: number of virtual nodes connected to all nodes of a graph (0 = none).
         seed: random seed of the expander graphs.
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
 
     Example:
         >>> import torch
@@ -139,11 +139,13 @@ class Exphormer(GPS):
             hub = virtual[first_hub[:, None] + torch.arange(count, device=nodes.device)].flatten()
             node = nodes.repeat_interleave(count)
             to_hubs, from_hubs = torch.stack([node, hub]), torch.stack([hub, node])
-            parts = [input_edges, expander_edges, to_hubs, from_hubs]
-            kinds = [torch.full((part.shape[1],), kind) for kind, part in enumerate(parts)]
+            edge_lists = [input_edges, expander_edges, to_hubs, from_hubs]
+            kinds = [
+                torch.full((edge_list.shape[1],), kind) for kind, edge_list in enumerate(edge_lists)
+            ]
             total = len(virtual) + len(nodes)
             local = Edges(input_edges, total, total)
-            attention = Edges(torch.cat(parts, dim=1), total, total)
+            attention = Edges(torch.cat(edge_lists, dim=1), total, total)
             return virtual, nodes, local, attention, torch.cat(kinds).to(nodes.device)
 
         return graph.cached(("exphormer", self.attention_graph, count), make)
@@ -162,6 +164,6 @@ class Exphormer(GPS):
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)
 
 
-exphormer = checked_factory(
+exphormer = model_factory(
     Exphormer, depth=0, edge_width=0, degree=0, virtual=0, seed=0, output_hops=0
 )

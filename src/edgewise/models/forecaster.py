@@ -18,9 +18,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
+from edgewise.models.arguments import model_factory
 from edgewise.models.transformer_encoder import transformer_encoder
 
 # Factor of the output of A. A starts at 0, far from its optimum, and the factor speeds up learning.
@@ -42,11 +42,6 @@ class Forecaster(nn.Module):
         history: number of past time steps T that the model reads.
         horizon: number of steps to forecast.
         season: season length in steps, at most ``history``.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        dropout: dropout probability.
         graph: attention graph, which defines the time steps that each step attends to.
 
     Example:
@@ -68,7 +63,7 @@ class Forecaster(nn.Module):
         heads: int = 4,
         ffn_dim: int = 128,
         dropout: float = 0.1,
-        graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
+        graph: Pattern = causal(),
     ) -> None:
         super().__init__()
         stack = transformer_encoder(
@@ -109,4 +104,4 @@ class Forecaster(nn.Module):
         return last_season + std * change
 
 
-forecaster = checked_factory(Forecaster, depth=0)
+forecaster = model_factory(Forecaster, depth=0)

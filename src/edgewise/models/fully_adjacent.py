@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, check_divides, checked_factory
+from edgewise._utils.arguments import check_choice, check_divides
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Pattern, complete
 from edgewise.graphs import batch as batch_of
@@ -30,6 +30,7 @@ from edgewise.layers import (
     refuse_edge_attr,
 )
 from edgewise.layers.pooling import Pooling
+from edgewise.models.arguments import model_factory
 from edgewise.models.gat import GATLayer
 from edgewise.models.gatv2 import GATv2Layer
 from edgewise.models.gcn import GCNLayer
@@ -64,14 +65,9 @@ class FullyAdjacent(GraphLayer):
     give all nodes the same weight, so they cannot select a distant node.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
         layer: layer type: "gcn", "gin", "gat", "gatv2" or "transformer".
         last: graph of the last layer: "complete", or "graph" for the input graph (the baseline).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
 
     Example:
         >>> import torch
@@ -127,4 +123,4 @@ class FullyAdjacent(GraphLayer):
         return out
 
 
-fully_adjacent = checked_factory(FullyAdjacent)
+fully_adjacent = model_factory(FullyAdjacent)

@@ -16,7 +16,7 @@ from typing import Any, Literal, Unpack, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, checked_factory
+from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import aggregate
 from edgewise.attention.biases import EdgeTerms
@@ -37,6 +37,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.pooling import Pooling
 from edgewise.layers.transformer import Norm, make_norm
+from edgewise.models.arguments import model_factory
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
 from edgewise.models.magna import OutputPropagation
@@ -168,18 +169,13 @@ class GPS(GraphLayer):
     running statistics over few steps.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
         local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
         position: positional encoding: "random_walk", "laplacian", "sign_invariant" (a function of
             Laplacian eigenvectors that does not depend on their signs), "distance" (number of nodes
             at each distance), "random" (noise, sampled anew in every call) or "none".
         position_size: number of return probabilities, eigenvectors, distances or random numbers in
             the positional encoding.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         attention_graph: attention graph, built for each graph of a batch.
         norm: kind of norm: "batch" or "layer".
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum";
@@ -218,7 +214,7 @@ class GPS(GraphLayer):
         width: int = 64,
         depth: int = 10,
         heads: int = 4,
-        attention_graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+        attention_graph: Pattern = complete(),
         norm: NormName = "batch",
         pool: Pooling = "sum",
         dropout: float = 0.0,
@@ -313,4 +309,4 @@ class GPS(GraphLayer):
         return x
 
 
-gps = checked_factory(GPS, depth=0, edge_width=0, output_hops=0)
+gps = model_factory(GPS, depth=0, edge_width=0, output_hops=0)

@@ -21,12 +21,11 @@ Order of a forward pass
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from torch import nn
 
-from edgewise._utils.arguments import checked
-from edgewise.encodings import text_positions
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import (
     Backbone,
@@ -37,48 +36,23 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
-from edgewise.layers.transformer import Projections
+from edgewise.models.text import AttentionConfig, text_model
 
 
-@checked(depth=0)
-def gpt(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    max_length: int = 1024,
-    positions: str = "learned",
-    act: str = "gelu_tanh",
-    score: str = "dot",
-    normaliser: str = "softmax",
-    projections: Projections = "full",
-    epsilon: float = 1e-5,
-    dropout: float = 0.1,
-    graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
-) -> TextModel:
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig(AttentionConfig):
+    """Arguments of :func:`gpt`."""
+
+    act: str = "gelu_tanh"
+    epsilon: float = 1e-5
+    graph: Pattern = causal()
+
+
+@text_model(GPTConfig, depth=0)
+def gpt(config: GPTConfig) -> TextModel:
     """Build a GPT language model.
 
     ``model.logits(states)`` gives the logits of the next token at each position.
-
-    Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        max_length: max length of a text in tokens, for learned and binary positions only.
-        positions: position encoding, a name of
-            :data:`edgewise.encodings.TEXT_POSITIONS`: "learned", "sinusoidal", "rotary",
-            "relative", "index", "none" and others.
-        act: name of the activation function of the feed-forward networks.
-        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
-        projections: "full" (each head projects all features) or "split" (only its slice of them).
-        epsilon: epsilon of the layer norms.
-        dropout: dropout probability.
-        graph: attention graph, which defines the tokens that each token attends to.
 
     Example:
         >>> import torch
@@ -87,25 +61,28 @@ def gpt(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
-    norm = partial(nn.LayerNorm, eps=epsilon)
-    encodings = text_positions(positions, width=width, heads=heads, max_length=max_length)
-    embedding = TextEmbedding(vocab_size, width, positions=encodings.added, dropout=dropout)
+    norm = partial(nn.LayerNorm, eps=config.epsilon)
+    encodings = config.encodings()
+    embedding = TextEmbedding(
+        config.vocab_size, config.width, positions=encodings.added, dropout=config.dropout
+    )
     layers = [
         TransformerLayer(  # x + attention(norm(x)), then x + FFN(norm(x))
-            width,
-            heads,
-            ffn_dim,
-            act=act,
-            score=score,
-            normaliser=normaliser,
-            projections=projections,
+            config.width,
+            config.heads,
+            config.ffn_dim,
+            act=config.act,
+            score=config.score,
+            normaliser=config.normaliser,
+            projections=config.projections,
             rotary=encodings.rotary,
             order="pre",
             norm=norm,
-            dropout=dropout,
+            dropout=config.dropout,
         )
-        for _ in range(depth)
+        for _ in range(config.depth)
     ]
-    backbone = Backbone(TransformerStack(layers, norm(width), graph), relative=encodings.relative)
-    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
-    return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
+    stack = TransformerStack(layers, norm(config.width), config.graph)
+    backbone = Backbone(stack, relative=encodings.relative)
+    head = LanguageModelHead(config.vocab_size, config.width)  # shares the embedding matrix
+    return init_normal(TextModel(embedding, backbone, head), residual_depth=config.depth)

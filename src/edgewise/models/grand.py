@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
 from edgewise.layers.sparse import check_node_features
+from edgewise.models.arguments import model_factory
 
 
 class Grand(GraphLayer):
@@ -29,9 +29,7 @@ class Grand(GraphLayer):
     view, ``[..., N, views, out_width]``; each view drops random nodes.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
         hops: number of propagation steps (0 = none).
         views: number of views, the random augmentations per training step.
         drop_node: probability that all features of a node are dropped in a view. In evaluation,
@@ -90,4 +88,4 @@ class Grand(GraphLayer):
         return out if self.training else out.squeeze(-2)
 
 
-grand = checked_factory(Grand, hops=0)
+grand = model_factory(Grand, hops=0)

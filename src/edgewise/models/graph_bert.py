@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, checked_factory
+from edgewise._utils.arguments import check_choice
 from edgewise._utils.ragged import ranges, segment_index
 from edgewise.attention.attend import aggregate
 from edgewise.encodings import Intimates, intimate_nodes, sinusoidal_positions, wl_colors
@@ -36,6 +36,7 @@ from edgewise.layers import (
     packed_graph,
     refuse_edge_attr,
 )
+from edgewise.models.arguments import model_factory
 from edgewise.models.magna import OutputPropagation
 
 Raw = Literal["graph", "node", "none"]
@@ -49,17 +50,12 @@ class GraphBERT(GraphLayer):
     positional codes are computed once per graph, in O(N²) memory.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
         num_neighbours: number of other nodes in each neighbourhood.
         alpha: restart probability of the personalised PageRank.
         rounds: number of Weisfeiler–Lehman rounds for the node colours.
         raw: projected input features added after every layer: "node" (of the node), "graph" (mean
             over the node and its neighbours) or "none".
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        dropout: dropout probability.
         output_hops: number of steps that propagate the outputs over the input graph by personalised
             PageRank (0 = none); see :class:`~edgewise.models.magna.OutputPropagation`.
 
@@ -166,4 +162,4 @@ class GraphBERT(GraphLayer):
         )
 
 
-graph_bert = checked_factory(GraphBERT, num_neighbours=0, rounds=0, depth=0, output_hops=0)
+graph_bert = model_factory(GraphBERT, num_neighbours=0, rounds=0, depth=0, output_hops=0)

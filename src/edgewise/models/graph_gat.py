@@ -14,9 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, NodeBatchNorm, Pool, refuse_edge_attr
+from edgewise.models.arguments import model_factory
 from edgewise.models.gat import GATLayer
 
 
@@ -26,11 +26,8 @@ class GraphGAT(GraphLayer):
     Called as ``model(x [N, in_width], graph, batch=...)``.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
         head_width: hidden size of each head.
-        heads: number of attention heads per layer.
-        depth: number of layers.
         dropout: dropout probability of the attention weights, the values and the output MLP.
 
     Example:
@@ -86,4 +83,4 @@ class GraphGAT(GraphLayer):
         return out
 
 
-graph_gat = checked_factory(GraphGAT)
+graph_gat = model_factory(GraphGAT)

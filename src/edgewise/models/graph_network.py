@@ -15,13 +15,14 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice, checked_factory
+from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import Reduce, aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, edges, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, given_or_ones, members_of
 from edgewise.layers.sparse import check_node_features
+from edgewise.models.arguments import model_factory
 
 Focus = Literal["nodes", "edges", "graphs"]
 
@@ -106,9 +107,7 @@ class GraphNetwork(GraphLayer):
     Called as ``model(x, graph, edge_attr=..., batch=..., global_attr=...)``.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per graph, node or edge, depending on ``focus``.
-        edge_width: number of features per edge (0 = none).
         global_width: number of features per graph (0 = none).
         width: hidden size of nodes, edges and graphs.
         depth: number of blocks.
@@ -228,4 +227,4 @@ class GraphNetwork(GraphLayer):
         return state
 
 
-graph_network = checked_factory(GraphNetwork, edge_width=0, global_width=0)
+graph_network = model_factory(GraphNetwork, edge_width=0, global_width=0)

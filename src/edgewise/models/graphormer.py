@@ -15,7 +15,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.attention.biases import TableBias
 from edgewise.encodings import Centrality, PathEdges, ShortestPath
 from edgewise.encodings.code import check_code
@@ -36,6 +35,7 @@ from edgewise.layers import (
     check_edge_attr,
     packed_graph,
 )
+from edgewise.models.arguments import model_factory
 
 
 class Graphormer(GraphLayer):
@@ -45,16 +45,10 @@ class Graphormer(GraphLayer):
     are those of the paper's Graphormer-slim, which has 0.5 million parameters.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         max_distance: largest shortest-path distance with its own bias; larger distances share one.
         max_path_length: max number of edges of a shortest path that enter the bias; the edges
             nearest to the target are used.
-        dropout: dropout probability.
 
     Example:
         >>> import torch
@@ -97,8 +91,8 @@ class Graphormer(GraphLayer):
         self.head = nn.Linear(width, out_width)
 
     def encodings(self) -> dict[str, nn.Module]:
-        known: dict[str, nn.Module] = {"distances": self.distance}
-        return known if self.path is None else known | {"paths": self.path}
+        encodings: dict[str, nn.Module] = {"distances": self.distance}
+        return encodings if self.path is None else encodings | {"paths": self.path}
 
     def forward(
         self,
@@ -166,4 +160,4 @@ class Graphormer(GraphLayer):
         return TableBias(with_virtual_pairs(classes, sizes, len(table) - 1), table)
 
 
-graphormer = checked_factory(Graphormer, depth=0, edge_width=0)
+graphormer = model_factory(Graphormer, depth=0, edge_width=0)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.encodings import Laplacian
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, Pool, given_or_ones, packed_graph
 from edgewise.layers.pooling import Pooling
+from edgewise.models.arguments import model_factory
 from edgewise.models.edge_transformer import EdgeTransformerLayer
 
 
@@ -28,15 +28,9 @@ class LaplacianTransformer(GraphLayer):
     model for ZINC has 10 layers and 0.6 million parameters.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
         position_size: number of Laplacian eigenvectors in the positional encoding, which is added
             to the node features. Their signs are random in training.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
 
     Example:
         >>> import torch
@@ -103,4 +97,4 @@ class LaplacianTransformer(GraphLayer):
         return out
 
 
-laplacian_transformer = checked_factory(LaplacianTransformer, depth=0, edge_width=0)
+laplacian_transformer = model_factory(LaplacianTransformer, depth=0, edge_width=0)

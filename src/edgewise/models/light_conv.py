@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import TableBias, aggregate
-from edgewise._utils.arguments import check_divides, check_given, check_range, checked_factory
+from edgewise._utils.arguments import check_divides, check_given, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import EdgeTerm
 from edgewise.encodings import Sinusoidal, offsets
@@ -42,6 +42,7 @@ from edgewise.layers import (
 )
 from edgewise.layers.sequences import refuse_graph
 from edgewise.layers.transformer import Order
+from edgewise.models.arguments import model_factory
 
 Taps = Callable[[int, int, int], nn.Module]
 """Type of functions ``f(width, heads, kernel)`` that build a module. The module maps x
@@ -195,9 +196,9 @@ class ConvolutionBackbone(nn.Module):
         sequences = sequences or SequenceBatch.of_features(x)
         terms: dict[str, Any] = {} if memory is None else memory.terms(sequences)
         for layer, pattern in zip(self.layers, self.graphs, strict=True):
-            own = sequences.bind(pattern)
-            bias = sequences.padding_bias(own, x)
-            x = layer(x, own, bias=bias, cache=sequences.cache, **terms)
+            bound = sequences.bind(pattern)
+            bias = sequences.padding_bias(bound, x)
+            x = layer(x, bound, bias=bias, cache=sequences.cache, **terms)
         sequences.advance()
         out: Tensor = self.norm(x)
         return out
@@ -210,17 +211,10 @@ class LightConv(EncoderDecoderModel):
     Transformer, the decoder attends to the output of the encoder.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
-        target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
-        width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
         heads: number of heads of the convolutions (the channels of a head share a kernel) and of
             the cross-attention.
         kernels: odd kernel size of each layer; layers without a size use the last size.
-        ffn_dim: hidden size of the feed-forward networks.
-        dropout: dropout probability.
-        act: name of the activation function of the feed-forward networks.
-        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
 
     Raises:
         ArgumentError: ``kernels`` is empty or not a sequence, or a size is even or below 1.
@@ -308,4 +302,4 @@ class LightConv(EncoderDecoderModel):
         super().__init__(source, core, head, target_embedding=target)
 
 
-light_conv = checked_factory(LightConv, depth=0)
+light_conv = model_factory(LightConv, depth=0)

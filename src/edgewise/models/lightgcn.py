@@ -15,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_graph
 from edgewise.graphs import Graph, Pattern, edges
 from edgewise.layers import Recommender, symmetric_weight
+from edgewise.models.arguments import model_factory
 
 # Settings of the low-pass filter, chosen on held-out items of Gowalla: a fifth of those of 3,000
 # users.
@@ -90,7 +90,7 @@ class LightGCN(Recommender):
         return scores + self.low_pass * (filtered.clamp(min=0) + FLOOR).log().to(scores.dtype)
 
 
-lightgcn = checked_factory(LightGCN, hops=0, low_pass=0)
+lightgcn = model_factory(LightGCN, hops=0, low_pass=0)
 
 
 def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
@@ -135,8 +135,8 @@ def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
         return aggregate(aggregate(h, to_users, weight=weight), to_items, weight=weight)
 
     filtered = []
-    for part in users.split(USERS):
-        h = aggregate(F.one_hot(part, graph.num_targets).t().float(), to_items) / scale
+    for user_batch in users.split(USERS):
+        h = aggregate(F.one_hot(user_batch, graph.num_targets).t().float(), to_items) / scale
         ideal = vectors @ ((1 - SHARPENING * values**2)[:, None] * (vectors.t() @ h))
         blurred = smooth(h)
         sharp = blurred - SHARPENING * smooth(blurred) + IDEAL * ideal
@@ -155,11 +155,13 @@ def _both_directions(graph: Graph, num_users: int) -> tuple[Graph, Graph, Tensor
     source, target = graph.edge_index
     chosen = target < num_users
     pairs = torch.stack([source[chosen], target[chosen]])
-    to_users, to_items = (edges(one, graph.num_targets) for one in (pairs, pairs.flip(0)))
+    to_users, to_items = (
+        edges(edge_index, graph.num_targets) for edge_index in (pairs, pairs.flip(0))
+    )
     shape = (num_users, graph.num_targets - num_users)
     weight = symmetric_weight(graph)[chosen].float()
-    place = torch.stack([pairs[1], pairs[0] - num_users])
-    matrix = torch.sparse_coo_tensor(place, weight, shape, check_invariants=False)
+    indices = torch.stack([pairs[1], pairs[0] - num_users])
+    matrix = torch.sparse_coo_tensor(indices, weight, shape, check_invariants=False)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         # A few more vectors than needed make the last ones more accurate.

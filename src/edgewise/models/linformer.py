@@ -12,13 +12,14 @@ Paper: Wang et al., Linformer: self-attention with linear complexity, 2020
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from edgewise import attend
-from edgewise._utils.arguments import check_choice, check_divides, checked
+from edgewise._utils.arguments import check_choice, check_divides
 from edgewise._utils.errors import ArgumentError
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete
@@ -33,40 +34,33 @@ from edgewise.layers import (
 )
 from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
+from edgewise.models.text import TextConfig, text_model
 
 Sharing = Literal["heads", "key_values", "layers"]
 
 
-@checked(depth=0)
-def linformer(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    rank: int = 128,
-    sharing: Sharing = "heads",
-    max_length: int = 512,
-    act: str = "gelu",
-    dropout: float = 0.1,
-) -> TextModel:
-    """Build a Linformer encoder with a masked-language-model head.
-
-    ``model.logits(states)`` gives the logits of the masked language model.
+@dataclass(frozen=True, kw_only=True)
+class LinformerConfig(TextConfig):
+    """Arguments of :func:`linformer`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
         rank: number of rows k to which keys and values are projected.
         sharing: "heads": one E and one F per layer; "key_values": one matrix per layer, E = F;
             "layers": one matrix for all layers.
         max_length: max length of a text in tokens; also the number of columns of E and F.
-        act: name of the activation function of the feed-forward networks.
-        dropout: dropout probability.
+    """
+
+    rank: int = 128
+    sharing: Sharing = "heads"
+    max_length: int = 512
+    act: str = "gelu"
+
+
+@text_model(LinformerConfig, depth=0)
+def linformer(config: LinformerConfig) -> TextModel:
+    """Build a Linformer encoder with a masked-language-model head.
+
+    ``model.logits(states)`` gives the logits of the masked language model.
 
     Example:
         >>> import torch
@@ -75,26 +69,29 @@ def linformer(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
+    width, dropout, max_length = config.width, config.dropout, config.max_length
+    rank, sharing = config.rank, config.sharing
     check_choice("sharing", sharing, get_args(Sharing))
     layers = [
         AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
-            LinformerAttention(width, heads, rank, max_length, sharing, dropout=dropout),
-            FeedForward(width, ffn_dim, act=act, dropout=dropout),
+            LinformerAttention(width, config.heads, rank, max_length, sharing, dropout=dropout),
+            FeedForward(width, config.ffn_dim, act=config.act, dropout=dropout),
             width,
             dropout=dropout,
         )
-        for _ in range(depth)
+        for _ in range(config.depth)
     ]
     shared = new_projection(rank, max_length) if sharing == "layers" else None
     backbone = LinformerBackbone(layers, max_length, shared)
     embedding = TextEmbedding(
-        vocab_size,
+        config.vocab_size,
         width,
         positions=Learned(max_length, width),
         norm=nn.LayerNorm(width),
         dropout=dropout,
     )
-    return init_normal(TextModel(embedding, backbone, LanguageModelHead(vocab_size, width)))
+    head = LanguageModelHead(config.vocab_size, width)
+    return init_normal(TextModel(embedding, backbone, head))
 
 
 def new_projection(rank: int, max_length: int) -> nn.Parameter:
@@ -161,7 +158,7 @@ class LinformerAttention(GraphLayer):
         """
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         if real is not None:
-            key, value = (each * real[..., None, None].to(x) for each in (key, value))
+            key, value = (rows * real[..., None, None].to(x) for rows in (key, value))
         of_keys = shared if self.of_keys is None else self.of_keys
         assert of_keys is not None
         of_values = of_keys if self.of_values is None else self.of_values

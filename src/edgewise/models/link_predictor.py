@@ -19,11 +19,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.attention.checks import bind_graph
 from edgewise.encodings import common_neighbours
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import FeedForward
+from edgewise.models.arguments import model_factory
 from edgewise.models.graphsage import graphsage
 
 Decoder = Literal["dot", "network"]
@@ -124,4 +124,4 @@ def _structure(pairs: Tensor, graph: Graph) -> Tensor:
     return torch.cat([SCALE * common_neighbours(pairs, graph), degrees], dim=1).log1p()
 
 
-link_predictor = checked_factory(LinkPredictor)
+link_predictor = model_factory(LinkPredictor)

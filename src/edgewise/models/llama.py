@@ -11,11 +11,11 @@ Paper: Touvron et al., LLaMA: open and efficient foundation language models, 202
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise.encodings import Rotary
 from edgewise.graphs import Pattern, causal
 from edgewise.layers import (
@@ -29,49 +29,42 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
+from edgewise.models.text import TextConfig, text_model
 
 
-@checked(depth=0)
-def llama(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    key_heads: int | None = None,
-    head_width: int | None = None,
-    bias: bool = False,
-    ffn_dim: int = 344,
-    act: str = "silu",
-    base: float = 10000.0,
-    rates: Tensor | None = None,
-    tied: bool = False,
-    epsilon: float = 1e-6,
-    dropout: float = 0.0,
-    graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
-) -> TextModel:
-    """Build a Llama language model.
-
-    ``model.logits(states)`` gives the logits of the next token at each position.
+@dataclass(frozen=True, kw_only=True)
+class LlamaConfig(TextConfig):
+    """Arguments of :func:`llama`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
         heads: number of query heads per layer.
         key_heads: number of key and value heads; must divide ``heads`` (None = as many as
             ``heads``).
-        head_width: size of each head (None = ``width // heads``).
         bias: add biases to the attention projections.
-        ffn_dim: hidden size of the feed-forward networks.
-        act: name of the activation function of the gated feed-forward networks.
         base: base of the rotary frequencies.
         rates: rotary frequencies ``[head_width / 2]`` in radians per token (None = computed from
             ``base``).
-        tied: share the embedding matrix with the output layer.
         epsilon: epsilon of the RMS norms.
-        dropout: dropout probability.
-        graph: attention graph, which defines the tokens that each token attends to.
+    """
+
+    key_heads: int | None = None
+    head_width: int | None = None
+    bias: bool = False
+    ffn_dim: int = 344
+    act: str = "silu"
+    base: float = 10000.0
+    rates: Tensor | None = None
+    tied: bool = False
+    epsilon: float = 1e-6
+    dropout: float = 0.0
+    graph: Pattern = causal()
+
+
+@text_model(LlamaConfig, depth=0)
+def llama(config: LlamaConfig) -> TextModel:
+    """Build a Llama language model.
+
+    ``model.logits(states)`` gives the logits of the next token at each position.
 
     Example:
         >>> import torch
@@ -80,24 +73,25 @@ def llama(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
-    norm = partial(nn.RMSNorm, eps=epsilon)
+    width, dropout = config.width, config.dropout
+    norm = partial(nn.RMSNorm, eps=config.epsilon)
     # All layers share the rotary encoding.
-    rotary = Rotary(head_width or width // heads, base, rates=rates)
+    rotary = Rotary(config.head_width or width // config.heads, config.base, rates=config.rates)
     layers = []
-    for _ in range(depth):
+    for _ in range(config.depth):
         attention = MultiHeadAttention(
             width,
-            heads,
-            key_heads=key_heads,
-            head_width=head_width,
+            config.heads,
+            key_heads=config.key_heads,
+            head_width=config.head_width,
             rotary=rotary,
             dropout=dropout,
-            bias=bias,
+            bias=config.bias,
         )
-        network = GatedFeedForward(width, ffn_dim, act=act, dropout=dropout)
+        network = GatedFeedForward(width, config.ffn_dim, act=config.act, dropout=dropout)
         layers.append(
             AttentionBlock(attention, network, width, order="pre", norm=norm, dropout=dropout)
         )
-    backbone = Backbone(TransformerStack(layers, norm(width), graph))
-    head = LanguageModelHead(vocab_size, width, tied=tied)
-    return init_normal(TextModel(TextEmbedding(vocab_size, width), backbone, head))
+    backbone = Backbone(TransformerStack(layers, norm(width), config.graph))
+    head = LanguageModelHead(config.vocab_size, width, tied=config.tied)
+    return init_normal(TextModel(TextEmbedding(config.vocab_size, width), backbone, head))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import Dot, attend
-from edgewise._utils.arguments import check_divides, checked
+from edgewise._utils.arguments import check_divides
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.checks import bind_graph
 from edgewise.encodings import Learned
@@ -37,45 +38,35 @@ from edgewise.layers import (
 )
 from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
+from edgewise.models.text import TextConfig, text_model
 
 
-@checked(padding=0, types=0, depth=0, radius=0)
-def longformer(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    radius: int | tuple[int, ...] = 256,
-    hubs: tuple[int, ...] = (0,),
-    max_length: int = 4098,
-    types: int = 0,
-    act: str = "gelu",
-    epsilon: float = 1e-5,
-    dropout: float = 0.1,
-    padding: int = 1,
-) -> LongformerModel:
-    """Build a Longformer encoder with a masked-language-model head.
-
-    ``model.logits(states)`` gives the logits of the masked language model.
+@dataclass(frozen=True, kw_only=True)
+class LongformerConfig(TextConfig):
+    """Arguments of :func:`longformer`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
         radius: window radius in tokens on either side, one for all layers or one per layer.
         hubs: default positions of the hubs, the tokens with global attention; negative positions
             count from the end.
         max_length: number of rows of the position table. Tokens use the rows from ``padding + 1``
             on, so a text has at most ``max_length - padding - 1`` tokens.
-        types: number of token types (0 = none).
-        act: name of the activation function of the feed-forward networks.
-        epsilon: epsilon of the layer norms.
-        dropout: dropout probability.
-        padding: id of the padding token; positions skip padding and start at ``padding + 1``.
+    """
+
+    radius: int | tuple[int, ...] = 256
+    hubs: tuple[int, ...] = (0,)
+    max_length: int = 4098
+    types: int = 0
+    act: str = "gelu"
+    epsilon: float = 1e-5
+    padding: int = 1
+
+
+@text_model(LongformerConfig, padding=0, types=0, depth=0, radius=0)
+def longformer(config: LongformerConfig) -> LongformerModel:
+    """Build a Longformer encoder with a masked-language-model head.
+
+    ``model.logits(states)`` gives the logits of the masked language model.
 
     Example:
         >>> import torch
@@ -84,6 +75,7 @@ def longformer(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
+    width, heads, depth, radius = config.width, config.heads, config.depth, config.radius
     radii = list(radius) if isinstance(radius, Sequence) else [radius] * depth
     if len(radii) != depth:
         raise ArgumentError(
@@ -92,28 +84,29 @@ def longformer(
             got=repr(radius),
             remedy="give as many radii as layers, or change depth",
         )
-    norm = partial(nn.LayerNorm, eps=epsilon)
+    norm = partial(nn.LayerNorm, eps=config.epsilon)
     embedding = TextEmbedding(
-        vocab_size,
+        config.vocab_size,
         width,
-        positions=Learned(max_length, width),
-        types=types,
+        positions=Learned(config.max_length, width),
+        types=config.types,
         norm=norm(width),
-        dropout=dropout,
-        padding=padding,
+        dropout=config.dropout,
+        padding=config.padding,
     )
     layers = [
         AttentionBlock(  # norm(x + attention(x)), then norm(x + FFN(x))
-            LongformerAttention(width, heads, dropout=dropout),
-            FeedForward(width, ffn_dim, act=act, dropout=dropout),
+            LongformerAttention(width, heads, dropout=config.dropout),
+            FeedForward(width, config.ffn_dim, act=config.act, dropout=config.dropout),
             width,
             norm=norm,
-            dropout=dropout,
+            dropout=config.dropout,
         )
         for _ in range(depth)
     ]
-    backbone = LongformerBackbone(layers, [window(one) for one in radii], hubs, heads)
-    head = LanguageModelHead.for_masked_tokens(vocab_size, width, act=act, norm=norm)
+    windows = [window(layer_radius) for layer_radius in radii]
+    backbone = LongformerBackbone(layers, windows, config.hubs, heads)
+    head = LanguageModelHead.for_masked_tokens(config.vocab_size, width, act=config.act, norm=norm)
     model = init_normal(LongformerModel(embedding, backbone, head))
     for module in model.modules():
         if isinstance(module, LongformerAttention):
@@ -272,7 +265,7 @@ class LongformerBackbone(nn.Module):
         if mask is None:
             hubs_by_text = [list(self.hubs) if size else [] for size in sizes]
         else:
-            hubs_by_text = [_positions(part) for part in _split_texts(mask, sequences)]
+            hubs_by_text = [_positions(text_mask) for text_mask in _split_texts(mask, sequences)]
         states = self._run(packed, patterns, hubs_by_text, sizes)
         if rows is None:
             return states.view_as(x)
@@ -318,8 +311,8 @@ class LongformerBackbone(nn.Module):
 def _split_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:
     """Return the part of a token mask that belongs to each text, without padding."""
     if sequences.sizes is not None:
-        parts: Sequence[Tensor] = mask.split(sequences.packed()[1])
-        return parts
+        masks: Sequence[Tensor] = mask.split(sequences.packed()[1])
+        return masks
     if not sequences.has_padding:
         return mask.unbind()
     rows = zip(mask, sequences.extents, strict=True)
@@ -404,8 +397,8 @@ class LongformerModel(TextModel):
 
 def _question_tokens(input_ids: Tensor, separator: int, sequences: SequenceBatch) -> Tensor:
     """Return a mask of the tokens before the first separator of each text, on the CPU."""
-    ends, given = input_ids.cpu() == separator, sequences.attention_mask
-    real = torch.ones_like(ends) if given is None else given.cpu().bool()
+    ends, attention_mask = input_ids.cpu() == separator, sequences.attention_mask
+    real = torch.ones_like(ends) if attention_mask is None else attention_mask.cpu().bool()
     lengths = [ends.shape[-1]] if sequences.sizes is None else sequences.packed()[1]
     texts = zip((ends & real).split(lengths, -1), real.split(lengths, -1), strict=True)
     masks = []

@@ -16,11 +16,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_divides, checked_factory
+from edgewise._utils.arguments import check_divides
 from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import complete
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
 from edgewise.layers.pooling import Pooling
+from edgewise.models.arguments import model_factory
 from edgewise.models.transformer_encoder import transformer_encoder
 
 TINY = 1e-6
@@ -33,9 +34,6 @@ class MaskedAutoencoder(nn.Module):
     Called as ``model(images, noise)``; predicts the pixels of the masked patches.
 
     Args:
-        image_size: height and width in pixels, or one number for both.
-        channels: number of channels of the images.
-        patch: side of a square patch in pixels.
         width: hidden size of the encoder, a multiple of 4.
         depth: number of encoder layers.
         heads: number of attention heads per encoder layer.
@@ -45,8 +43,6 @@ class MaskedAutoencoder(nn.Module):
         decoder_depth: number of decoder layers.
         decoder_heads: number of attention heads per decoder layer.
         decoder_ffn_dim: FFN dimension of the decoder.
-        act: name of the activation function of the feed-forward networks.
-        epsilon: epsilon of the layer norms.
         mask_ratio: fraction of patches that are masked, rounded up to whole patches.
         normalised: normalise the target pixels of each patch to mean 0 and variance 1.
 
@@ -196,7 +192,7 @@ class MaskedAutoencoder(nn.Module):
         return noise.argsort(1)
 
 
-mae = checked_factory(MaskedAutoencoder, depth=0, decoder_depth=0)
+mae = model_factory(MaskedAutoencoder, depth=0, decoder_depth=0)
 
 
 def _gather_patches(x: Tensor, index: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_given, checked_factory
+from edgewise._utils.arguments import check_given
 from edgewise._utils.errors import counted
 from edgewise.attention.biases import Projected
 from edgewise.attention.checks import bind_to_nodes
@@ -30,6 +30,7 @@ from edgewise.layers import (
     members_of,
 )
 from edgewise.layers.sparse import check_node_features
+from edgewise.models.arguments import model_factory
 
 OR_WITHOUT = "pass this argument, or build the model with global_width=0 and descriptor_width=0"
 SUM_SCALE = 1 / 16  # Scale of the sum over atoms: a typical molecule has 16 atoms.
@@ -142,9 +143,6 @@ class MoleculeTransformer(GraphLayer):
         edge_width: number of features per bond.
         global_width: number of measurement conditions, such as the temperature (0 = none).
         descriptor_width: number of descriptors per molecule (0 = none).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         dropout: dropout probability; that of the descriptors is always 0.5.
 
     Example:
@@ -232,6 +230,6 @@ class MoleculeTransformer(GraphLayer):
         return out
 
 
-molecule_transformer = checked_factory(
+molecule_transformer = model_factory(
     MoleculeTransformer, depth=0, global_width=0, descriptor_width=0
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_divides, checked_factory
+from edgewise._utils.arguments import check_divides
 from edgewise.attention.biases import TableBias
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
@@ -26,6 +26,7 @@ from edgewise.layers import (
     check_edge_attr,
     is_dense,
 )
+from edgewise.models.arguments import model_factory
 
 
 class MultiGraphTransformer(GraphLayer):
@@ -35,13 +36,8 @@ class MultiGraphTransformer(GraphLayer):
     graph, the model is a graph Transformer; if this graph is complete, a plain Transformer.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
         edge_width: number of graphs G; each has ``heads / G`` heads (0 = one graph).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        dropout: dropout probability.
 
     Example:
         >>> import torch
@@ -120,4 +116,4 @@ class MultiGraphTransformer(GraphLayer):
         return TableBias(((edge_attr > 0) * bits).sum(1), self.outside)
 
 
-multi_graph_transformer = checked_factory(MultiGraphTransformer, depth=0, edge_width=0)
+multi_graph_transformer = model_factory(MultiGraphTransformer, depth=0, edge_width=0)

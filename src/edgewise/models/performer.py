@@ -12,12 +12,13 @@ Paper: Choromanski et al., Rethinking attention with Performers, 2021
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_divides, checked
+from edgewise._utils.arguments import check_divides
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern
 from edgewise.layers import (
@@ -31,44 +32,37 @@ from edgewise.layers import (
 )
 from edgewise.layers.projections import JointLinear, unbind_qkv
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, refuse_cache
+from edgewise.models.text import TextConfig, text_model
 
 CHUNK = 64
 """Chunk size of causal attention, in tokens. Only pairs within a chunk are computed one by one."""
 
 
-@checked(depth=0, redraw_every=0)
-def performer(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    features: int = 128,
-    redraw_every: int = 1000,
-    causal: bool = False,
-    max_length: int = 4096,
-    act: str = "gelu",
-    dropout: float = 0.1,
-) -> TextModel:
-    """Build a Performer language model.
-
-    ``model.logits(states)`` gives logits over the vocabulary for each token. There is no dropout of
-    attention weights, because these are never computed.
+@dataclass(frozen=True, kw_only=True)
+class PerformerConfig(TextConfig):
+    """Arguments of :func:`performer`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
         features: number of random features per head, m.
         redraw_every: number of forward passes in training between resamplings of the random
             features (0 = never).
         causal: whether a token attends only to itself and earlier tokens.
         max_length: max length of a text in tokens, the number of learned positions.
-        act: name of the activation function of the feed-forward networks.
-        dropout: dropout probability.
+    """
+
+    features: int = 128
+    redraw_every: int = 1000
+    causal: bool = False
+    max_length: int = 4096
+    act: str = "gelu"
+
+
+@text_model(PerformerConfig, depth=0, redraw_every=0)
+def performer(config: PerformerConfig) -> TextModel:
+    """Build a Performer language model.
+
+    ``model.logits(states)`` gives logits over the vocabulary for each token. There is no dropout of
+    attention weights, because these are never computed.
 
     Example:
         >>> import torch
@@ -77,21 +71,23 @@ def performer(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
+    width, dropout, causal = config.width, config.dropout, config.causal
     layers = [
         PerformerLayer(  # x + attention(norm(x)), then x + FFN(norm(x))
-            PerformerAttention(width, heads, features, redraw_every, causal=causal),
-            FeedForward(width, ffn_dim, act=act, dropout=dropout),
+            PerformerAttention(
+                width, config.heads, config.features, config.redraw_every, causal=causal
+            ),
+            FeedForward(width, config.ffn_dim, act=config.act, dropout=dropout),
             width,
             dropout=dropout,
         )
-        for _ in range(depth)
+        for _ in range(config.depth)
     ]
     backbone = PerformerBackbone(layers, nn.LayerNorm(width), causal=causal)
-    embedding = TextEmbedding(
-        vocab_size, width, positions=Learned(max_length, width), dropout=dropout
-    )
-    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
-    return init_normal(TextModel(embedding, backbone, head), residual_depth=depth)
+    positions = Learned(config.max_length, width)
+    embedding = TextEmbedding(config.vocab_size, width, positions=positions, dropout=dropout)
+    head = LanguageModelHead(config.vocab_size, width)  # The head shares the embedding matrix.
+    return init_normal(TextModel(embedding, backbone, head), residual_depth=config.depth)
 
 
 def orthogonal_features(count: int, width: int, generator: torch.Generator | None = None) -> Tensor:
@@ -145,7 +141,7 @@ def linear_attention(query: Tensor, key: Tensor, max_exponent: Tensor, value: Te
 
 
 def prefix_attention(
-    query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor, before: Sums | None = None
+    query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor, past_sums: Sums | None = None
 ) -> tuple[Tensor, Sums]:
     """Compute causal linear attention: like :func:`linear_attention`, with sums over j ≤ i.
 
@@ -158,12 +154,12 @@ def prefix_attention(
         key: see :func:`linear_attention`.
         max_exponent: see :func:`linear_attention`.
         value: see :func:`linear_attention`.
-        before: sums over the earlier keys of the text, from the previous call.
+        past_sums: sums over the earlier keys of the text, from the previous call.
 
     Returns:
         Outputs ``[B, T, H, Dv]``, and the sums over all keys including those of this call.
     """
-    sums, past_max = before if before is not None else _empty_sums(key, value)
+    sums, past_max = past_sums if past_sums is not None else _empty_sums(key, value)
     outputs = []
     inputs = (query, key, max_exponent, _append_one(value))
     chunks = zip(*(x.split(CHUNK, 1) for x in inputs), strict=True)
@@ -290,8 +286,8 @@ class PerformerAttention(nn.Module):
             max_exponent = max_exponent.masked_fill(~real[..., None], -torch.inf)
         if self.causal:
             state = cache.state(self) if cache is not None else None
-            before = None if state is None else Sums(*state)
-            out, sums = prefix_attention(query, key, max_exponent, value, before)
+            past_sums = None if state is None else Sums(*state)
+            out, sums = prefix_attention(query, key, max_exponent, value, past_sums)
             if cache is not None:
                 cache.keep_state(self, sums)
         else:

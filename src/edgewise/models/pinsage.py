@@ -15,12 +15,13 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
-from edgewise._utils.arguments import check_range, checked_factory
+from edgewise._utils.arguments import check_range
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, check_square, edges
 from edgewise.layers import GraphLayer, Recommender
+from edgewise.models.arguments import model_factory
 
 
 class ImportancePooling(GraphLayer):
@@ -83,7 +84,6 @@ class PinSage(Recommender):
         num_users: number of users.
         num_items: number of items.
         width: embedding size.
-        depth: number of layers.
         top: number of neighbours (the most visited nodes); also the number of random walks that
             start at a node.
         steps: length of a random walk in steps.
@@ -120,7 +120,7 @@ class PinSage(Recommender):
         return normalize(total, dim=-1)
 
 
-pinsage = checked_factory(PinSage)
+pinsage = model_factory(PinSage)
 
 
 def walk_neighbours(
@@ -156,9 +156,9 @@ def walk_neighbours(
     # Sort the sources of each target by visits. The sort is stable, so ties go to the lower index.
     order = (target * (walks * walk_length + 1) - counts).sort(stable=True).indices
     target, source, counts = target[order], (keys % max(graph.num_sources, 1))[order], counts[order]
-    found = torch.bincount(target, minlength=graph.num_targets)
-    kept = runs_and_positions(found)[1] < top
-    target, source, counts = target[kept], source[kept], counts[kept].double()
+    num_visited = torch.bincount(target, minlength=graph.num_targets)
+    is_top = runs_and_positions(num_visited)[1] < top
+    target, source, counts = target[is_top], source[is_top], counts[is_top].double()
     total = torch.zeros(graph.num_targets, dtype=torch.double).index_add(0, target, counts)
     near = edges(torch.stack([source, target]), graph.num_targets)
     return near, (counts / total[target]).float()

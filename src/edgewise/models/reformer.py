@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise import attend_with_lse
-from edgewise._utils.arguments import check_choice, check_given, check_range, checked
+from edgewise._utils.arguments import check_choice, check_given, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.encodings import Learned
@@ -36,54 +36,17 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, with_padding
+from edgewise.models.text import TextConfig, text_model
 
 KINDS = ("local", "lsh")
 
 
-@checked(depth=0, num_chunks_before=0, num_chunks_after=0, hash_seed=0)
-def reformer(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    head_width: int | None = None,
-    ffn_dim: int = 512,
-    kinds: tuple[str, ...] = KINDS,
-    chunk: int = 64,
-    local_chunk: int = 64,
-    num_chunks_before: int = 1,
-    num_chunks_after: int = 0,
-    num_buckets: int | tuple[int, ...] | None = None,
-    num_hashes: int = 4,
-    hash_seed: int | None = None,
-    causal: bool = True,
-    max_length: int = 4096,
-    axial: tuple[int, ...] | None = None,
-    axial_widths: tuple[int, ...] | None = None,
-    act: str = "relu",
-    epsilon: float = 1e-12,
-    dropout: float = 0.05,
-    init_std: float = 0.02,
-) -> TextModel:
-    """Build a Reformer language model with states ``[..., 2 * width]``.
-
-    ``model.logits(states)`` returns logits over the vocabulary for each token.
-
-    If padding adds a chunk to a text, the result for this text changes: the first chunk of a hash
-    round attends to the last chunk of the previous round, which then holds padding, and the number
-    of buckets may change. Hugging Face Transformers behaves in the same way. For a text of 500
-    tokens in chunks of 64, padding to 768 tokens changes gradients by up to 5e-2 with four rounds,
-    and by up to 1.2 with one round. If padding adds no chunk (512 tokens in chunks of 32), or if
-    texts are concatenated without padding (``sizes=``), gradients agree to 1e-13 in float64.
+@dataclass(frozen=True, kw_only=True)
+class ReformerConfig(TextConfig):
+    """Arguments of :func:`reformer`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
         width: hidden size of each of the two streams.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        head_width: size of each head (None = ``width // heads``).
-        ffn_dim: hidden size of the feed-forward networks.
         kinds: attention types, assigned to the layers in turn: "lsh" (chunks of tokens sorted by
             bucket) or "local" (chunks of tokens in text order).
         chunk: chunk size of LSH attention in tokens. A text of up to one chunk has full attention.
@@ -96,13 +59,41 @@ def reformer(
         hash_seed: random seed of the hashes (None = sampled anew in each training step, and seed 0
             in evaluation).
         causal: whether later tokens are masked.
-        max_length: max length of a text in tokens.
         axial: numbers of rows and columns of axial positions (None = learned positions).
         axial_widths: sizes of the axial embeddings, which sum to ``width`` (None = equal halves).
-        act: name of the activation function of the feed-forward networks.
-        epsilon: epsilon of the layer norms.
-        dropout: dropout probability.
-        init_std: standard deviation of the initial weights.
+    """
+
+    head_width: int | None = None
+    kinds: tuple[str, ...] = KINDS
+    chunk: int = 64
+    local_chunk: int = 64
+    num_chunks_before: int = 1
+    num_chunks_after: int = 0
+    num_buckets: int | tuple[int, ...] | None = None
+    num_hashes: int = 4
+    hash_seed: int | None = None
+    causal: bool = True
+    max_length: int = 4096
+    axial: tuple[int, ...] | None = None
+    axial_widths: tuple[int, ...] | None = None
+    act: str = "relu"
+    epsilon: float = 1e-12
+    dropout: float = 0.05
+    init_std: float = 0.02
+
+
+@text_model(ReformerConfig, depth=0, num_chunks_before=0, num_chunks_after=0, hash_seed=0)
+def reformer(config: ReformerConfig) -> TextModel:
+    """Build a Reformer language model with states ``[..., 2 * width]``.
+
+    ``model.logits(states)`` returns logits over the vocabulary for each token.
+
+    If padding adds a chunk to a text, the result for this text changes: the first chunk of a hash
+    round attends to the last chunk of the previous round, which then holds padding, and the number
+    of buckets may change. Hugging Face Transformers behaves in the same way. For a text of 500
+    tokens in chunks of 64, padding to 768 tokens changes gradients by up to 5e-2 with four rounds,
+    and by up to 1.2 with one round. If padding adds no chunk (512 tokens in chunks of 32), or if
+    texts are concatenated without padding (``sizes=``), gradients agree to 1e-13 in float64.
 
     Example:
         >>> import torch
@@ -111,40 +102,49 @@ def reformer(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 256])
     """
+    width, heads, dropout, max_length = (
+        config.width,
+        config.heads,
+        config.dropout,
+        config.max_length,
+    )
+    kinds = config.kinds
     check_given("kinds", tuple(kinds), 'one or more of "lsh" and "local"', 'use ("local", "lsh")')
     for kind in kinds:
         check_choice("kinds", kind, KINDS)
-    if axial is not None:
-        positions: nn.Module = Axial(axial, axial_widths or (width // 2, width - width // 2), width)
+    if config.axial is not None:
+        axial_widths = config.axial_widths or (width // 2, width - width // 2)
+        positions: nn.Module = Axial(config.axial, axial_widths, width)
     else:
         positions = Learned(max_length, width)
-    embedding = TextEmbedding(vocab_size, width, positions=positions, dropout=dropout)
-    norm = partial(nn.LayerNorm, eps=epsilon)
-    chosen = [kinds[layer % len(kinds)] for layer in range(depth)]
-    of_chunks = {
-        kind: Chunks(
-            local_chunk if kind == "local" else chunk, num_chunks_before, num_chunks_after, causal
-        )
-        for kind in KINDS
+    embedding = TextEmbedding(config.vocab_size, width, positions=positions, dropout=dropout)
+    norm = partial(nn.LayerNorm, eps=config.epsilon)
+    layer_kinds = [kinds[layer % len(kinds)] for layer in range(config.depth)]
+    neighbours = config.num_chunks_before, config.num_chunks_after, config.causal
+    chunks = {
+        "local": Chunks(config.local_chunk, *neighbours),
+        "lsh": Chunks(config.chunk, *neighbours),
     }
-    hashing = Hashing(num_buckets, num_hashes, hash_seed, max_length)
+    hashing = Hashing(config.num_buckets, config.num_hashes, config.hash_seed, max_length)
+    head_width = config.head_width
     layers = [
         ReversibleLayer(
-            LSHAttention(width, heads, head_width, of_chunks["lsh"], hashing, dropout=dropout)
+            LSHAttention(width, heads, head_width, chunks["lsh"], hashing, dropout=dropout)
             if kind == "lsh"
-            else LocalAttention(width, heads, head_width, of_chunks["local"], dropout=dropout),
-            FeedForward(width, ffn_dim, act=act, dropout=dropout),
+            else LocalAttention(width, heads, head_width, chunks["local"], dropout=dropout),
+            FeedForward(width, config.ffn_dim, act=config.act, dropout=dropout),
             norm(width),
             norm(width),
             dropout=dropout,
         )
-        for kind in chosen
+        for kind in layer_kinds
     ]
-    last = nn.Sequential(norm(2 * width), nn.Dropout(dropout))
-    sizes = {of_chunks[kind].size for kind in chosen} or {1}
-    backbone = ReformerBackbone(layers, last, sizes)
-    head = LanguageModelHead(vocab_size, 2 * width, tied=False)
-    return init_normal(TextModel(embedding, backbone, head, width=2 * width), std=init_std)
+    last_norm = nn.Sequential(norm(2 * width), nn.Dropout(dropout))
+    sizes = {chunks[kind].size for kind in layer_kinds} or {1}
+    backbone = ReformerBackbone(layers, last_norm, sizes)
+    head = LanguageModelHead(config.vocab_size, 2 * width, tied=False)
+    model = TextModel(embedding, backbone, head, width=2 * width)
+    return init_normal(model, std=config.init_std)
 
 
 class Axial(nn.Module):
@@ -352,11 +352,11 @@ class SortedSlots:
 
     def in_line(self) -> Ends:
         """Return the range of slots that each slot attends to in its round, without wrap-around."""
-        place = torch.arange(len(self.text), device=self.text.device)
+        slot = torch.arange(len(self.text), device=self.text.device)
         last = self.chunk_count[self.text] - 1
         low = (self.chunk + self.steps[0]).clamp(min=0)
         high = torch.minimum(self.chunk + self.steps[-1], last)
-        return place, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
+        return slot, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
 
     def over_ends(self) -> tuple[Tensor, Ends]:
         """Return the attended slots beyond the ends of a round: other rounds and wrap-around.
@@ -405,9 +405,9 @@ class OthersInLine(Pattern):
         return f"OthersInLine({len(self.texts)} texts, {self.chunks})"
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
-        places = SortedSlots(self.texts, 1, self.chunks, torch.device("cpu"))
-        ends = _joined(_to_others(places.in_line(), torch.arange(num_targets)))
-        return Runs(*ends, num_targets, num_sources, segments=(places.size, places.size))
+        slots = SortedSlots(self.texts, 1, self.chunks, torch.device("cpu"))
+        ends = _joined(_to_others(slots.in_line(), torch.arange(num_targets)))
+        return Runs(*ends, num_targets, num_sources, segments=(slots.size, slots.size))
 
 
 @dataclass(frozen=True)
@@ -448,38 +448,41 @@ def sorted_graphs(
         The sorted tokens and their graphs.
     """
     (rounds, count), device = bucket.shape, bucket.device
-    places = SortedSlots(texts, rounds, chunks, device)
+    slots = SortedSlots(texts, rounds, chunks, device)
     most = int(bucket.max()) + 1 if bucket.numel() else 1
-    key = places.text * most + bucket
+    key = slots.text * most + bucket
     node = torch.stack([of_round.argsort(stable=True) for of_round in key])
-    reader, stretches = places.over_ends()
-    place = torch.arange(count, device=device)
-    place_of = torch.empty_like(node).scatter_(1, node, place.expand_as(node))
+    reader, stretches = slots.over_ends()
+    slot = torch.arange(count, device=device)
+    slot_of = torch.empty_like(node).scatter_(1, node, slot.expand_as(node))
     within: Sequence[Graph]
     if chunks.causal:
-        line, sizes = places.in_line(), (places.size, places.size)
-        token, bucket = places.rank[node], bucket.gather(1, node)
+        line, sizes = slots.in_line(), (slots.size, slots.size)
+        token, bucket = slots.rank[node], bucket.gather(1, node)
         pieces = torch.ones_like(node, dtype=torch.bool)
         pieces[:, 1:] = bucket[:, 1:] != bucket[:, :-1]
-        pieces[:, 1:] |= places.chunk[1:] != places.chunk[:-1]
-        pieces[:, places.first[places.size > 0]] = True
-        found = [_to_earlier(line, *each, each[1]) for each in zip(pieces, token, strict=True)]
-        within = [Runs(*_joined(each), count, count, segments=sizes) for each in found]
+        pieces[:, 1:] |= slots.chunk[1:] != slots.chunk[:-1]
+        pieces[:, slots.first[slots.size > 0]] = True
+        ranges = [
+            _to_earlier(line, round_pieces, round_token, round_token)
+            for round_pieces, round_token in zip(pieces, token, strict=True)
+        ]
+        within = [Runs(*_joined(ends), count, count, segments=sizes) for ends in ranges]
         token = token.flatten()
         ends = _to_earlier(stretches, pieces.flatten(), token, token[reader])
     else:
         within = [OthersInLine(tuple(texts), chunks).bind(count).to(device)] * rounds
         row, begin, _ = stretches
         in_round = begin // max(count, 1)
-        itself = place_of[in_round, node.flatten()[reader[row]]]
+        itself = slot_of[in_round, node.flatten()[reader[row]]]
         ends = _to_others(stretches, in_round * count + itself)
 
     row, begin, end = _joined(ends)
     reads = torch.zeros(count, dtype=torch.bool, device=device)
     reads[node.flatten()[reader[row]]] = True
-    for each, graph in zip(node, within, strict=True):
-        reads[each] |= graph.in_degree() > 0
-    alone = place_of[0, ~reads]
+    for round_node, graph in zip(node, within, strict=True):
+        reads[round_node] |= graph.in_degree() > 0
+    alone = slot_of[0, ~reads]
     row = torch.cat([row, len(reader) + torch.arange(len(alone), device=device)])
     begin, end = torch.cat([begin, alone]), torch.cat([end, alone + 1])
     reader = torch.cat([reader, alone])
@@ -505,7 +508,7 @@ def _to_others(stretches: Ends, itself: Tensor) -> Ends:
     return row.repeat_interleave(2), start.flatten(), stop.flatten()
 
 
-def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> Ends:
+def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, target_token: Tensor) -> Ends:
     """Restrict the ranges of source slots to tokens that precede the target in the text.
 
     A piece is the tokens of one bucket in one chunk. They are in text order, so the result has one
@@ -515,7 +518,7 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
         stretches: ranges of source slots for each target row.
         pieces: True for the first slot of each piece.
         token: text position of the token in each slot.
-        own: text position of the target token of each row.
+        target_token: text position of the target token of each row.
     """
     row, begin, end = stretches
     piece_start = pieces.nonzero().flatten()
@@ -524,7 +527,7 @@ def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, own: Tensor) -> 
     line = number * most + token
     stretch, rank = runs_and_positions(number[end - 1] - number[begin] + 1)
     row, piece = row[stretch], number[begin][stretch] + rank
-    return row, piece_start[piece], torch.searchsorted(line, piece * most + own[row])
+    return row, piece_start[piece], torch.searchsorted(line, piece * most + target_token[row])
 
 
 def _joined(ends: Ends) -> Ends:
@@ -584,8 +587,8 @@ class LSHAttention(nn.Module):
         x = x.reshape(-1, shape[-1])
         # Contiguous heads use CPU caches better than strided rows.
         query, value = (
-            each(x).unflatten(-1, (self.heads, self.head_width)).transpose(0, 1).contiguous()
-            for each in (self.query_key, self.value)
+            projection(x).unflatten(-1, (self.heads, self.head_width)).transpose(0, 1).contiguous()
+            for projection in (self.query_key, self.value)
         )
         # The product with √D in the norm also scales the scores by 1 / √D.
         key = F.rms_norm(query, (self.head_width,), eps=1e-6)
@@ -596,56 +599,58 @@ class LSHAttention(nn.Module):
     def _read(self, query: Tensor, key: Tensor, value: Tensor, texts: Texts) -> Tensor:
         """Return the attention output ``[H, N, D]`` of queries, keys and values ``[H, N, D]``."""
         count, size = query.shape[1], self.chunks.size
-        whole = [length <= size for length in texts.lengths]
-        rounds = 1 if all(whole) else self.hashing.rounds
+        is_single_chunk = [length <= size for length in texts.lengths]
+        rounds = 1 if all(is_single_chunk) else self.hashing.rounds
         # Heads are stacked as additional texts on the node axis.
-        described = []
+        text_chunks = []
         bucket = torch.zeros(rounds, self.heads, count, dtype=torch.long, device=query.device)
-        if not all(whole):
+        if not all(is_single_chunk):
             bucket = self._buckets(query, texts)
         for length, tokens in zip(texts.lengths, texts.sizes, strict=True):
             chunk_count = 1 if length <= size else -(-length // size)
-            described.append((tokens, chunk_count, length if chunk_count == 1 else size))
-        graphs = sorted_graphs(bucket.flatten(1), described * self.heads, self.chunks)
+            text_chunks.append((tokens, chunk_count, length if chunk_count == 1 else size))
+        graphs = sorted_graphs(bucket.flatten(1), text_chunks * self.heads, self.chunks)
         query, key, value = (x.flatten(0, 1)[:, None] for x in (query, key, value))
         dropout = self.dropout if self.training else 0.0
-        parts = [
+        round_outputs = [
             attend_with_lse(query, key, value, Permuted(graph, node, node), dropout=dropout)
             for graph, node in zip(graphs.within, graphs.node, strict=True)
         ]
         # index_select and its gradient are faster than indexing with brackets.
-        reader, read = (graphs.node.flatten()[place] for place in (graphs.reader, graphs.read))
-        some = query.index_select(0, reader), key.index_select(0, read), value.index_select(0, read)
-        out, lse = attend_with_lse(*some, graphs.across, dropout=dropout)
+        reader, read = (graphs.node.flatten()[slot] for slot in (graphs.reader, graphs.read))
+        qkv = query.index_select(0, reader), key.index_select(0, read), value.index_select(0, read)
+        out, lse = attend_with_lse(*qkv, graphs.across, dropout=dropout)
         in_round = graphs.reader // (self.heads * count)
         nothing = lse.new_full((rounds, len(query)), -torch.inf)
         across = nothing.index_put((in_round, reader), lse[:, 0])
-        lses = torch.cat([torch.stack([lse[:, 0] for _, lse in parts]), across])
+        lses = torch.cat([torch.stack([lse[:, 0] for _, lse in round_outputs]), across])
         weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
-        merged = weight[0] * parts[0][0]
-        for by, (each, _) in zip(weight[1:], parts[1:], strict=False):
+        merged = weight[0] * round_outputs[0][0]
+        for by, (round_output, _) in zip(weight[1:], round_outputs[1:], strict=False):
             # In place; autograd allows this because it has not saved ``merged``.
-            merged.addcmul_(by, each)
+            merged.addcmul_(by, round_output)
         merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
         return merged.to(value.dtype).view(self.heads, count, self.head_width)
 
     @torch.no_grad()
     def _buckets(self, query: Tensor, texts: Texts) -> Tensor:
         """Return the bucket of each token, ``[rounds, H, N]``; it is 0 in texts of one chunk."""
-        parts, drawn, rounds = [], {}, self.hashing.rounds
-        for part, length in zip(query.split(texts.sizes, 1), texts.lengths, strict=True):
+        buckets, rotations, rounds = [], {}, self.hashing.rounds
+        for text_query, length in zip(query.split(texts.sizes, 1), texts.lengths, strict=True):
             if length <= self.chunks.size:
-                parts.append(part.new_zeros(rounds, *part.shape[:2], dtype=torch.long))
+                buckets.append(
+                    text_query.new_zeros(rounds, *text_query.shape[:2], dtype=torch.long)
+                )
                 continue
             factors = self.hashing.factors(length, self.chunks.size)
-            if factors not in drawn:
+            if factors not in rotations:
                 turns = self.hashing.rotations(self.heads, factors, query, self.training)
-                drawn[factors] = turns.permute(0, 2, 1, 3).contiguous()  # [H, rounds, D, ...]
+                rotations[factors] = turns.permute(0, 2, 1, 3).contiguous()  # [H, rounds, D, ...]
             # One head at a time, because allocating memory for all heads is slow.
-            of_heads = zip(part, drawn[factors], strict=True)
-            each = [hash_buckets(x, turns, factors) for x, turns in of_heads]
-            parts.append(torch.stack(each, 1))
-        return torch.cat(parts, -1)
+            of_heads = zip(text_query, rotations[factors], strict=True)
+            head_buckets = [hash_buckets(x, turns, factors) for x, turns in of_heads]
+            buckets.append(torch.stack(head_buckets, 1))
+        return torch.cat(buckets, -1)
 
 
 class LocalAttention(MultiHeadAttention):
@@ -683,12 +688,12 @@ class LocalAttention(MultiHeadAttention):
         """
         if max_length <= self.chunks.size:
             return complete().bind(tokens)
-        count, kept = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)
-        here = torch.arange(kept)
+        count, num_chunks = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)
+        here = torch.arange(num_chunks)
         pairs = [torch.stack([(here + step) % count, here]) for step in self.chunks.read(count)]
         joined = torch.cat(pairs, 1)
-        joined = joined[:, joined[0] < kept]
-        return expand(edges(joined, kept), self.chunks.size).bind(tokens)
+        joined = joined[:, joined[0] < num_chunks]
+        return expand(edges(joined, num_chunks), self.chunks.size).bind(tokens)
 
 
 class ReversibleLayer(nn.Module):

@@ -19,7 +19,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_divides, checked_factory
+from edgewise._utils.arguments import check_divides
 from edgewise._utils.ragged import segment_index
 from edgewise.attention.attend import attend
 from edgewise.encodings import laplacian_eigenpairs
@@ -45,6 +45,7 @@ from edgewise.layers import (
     packed_graph,
 )
 from edgewise.layers.pooling import Pooling
+from edgewise.models.arguments import model_factory
 from edgewise.models.gps import NormName
 
 
@@ -172,8 +173,8 @@ class SpectralAttention(GraphLayer):
             others: second graph, the pairs without an edge.
             edge_attr: features of the edges of the first graph, ``[E, edge_width]``.
         """
-        parts = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
-        query, key, far_query, far_key, value = parts
+        projections = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
+        query, key, far_query, far_key, value = projections
         edge_key = None
         if self.edge is not None and edge_attr is not None:
             scale = self.edge(edge_attr).unflatten(-1, (self.heads, -1))
@@ -234,21 +235,14 @@ class SAN(GraphLayer):
     represent it.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per graph, such as the number of classes or targets.
-        edge_width: number of features per edge (0 = none).
         gamma: weight γ of the pairs without an edge; edges have weight 1 (0 = edges only).
         position_size: number of Laplacian eigenvectors in the positional encoding.
         position_width: hidden size of the Transformer that encodes positions.
         position_depth: number of layers of the Transformer that encodes positions.
         position_heads: number of attention heads per layer of the Transformer that encodes
             positions.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         norm: kind of norm: "batch" or "layer".
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
-        dropout: dropout probability.
 
     Example:
         >>> import torch
@@ -346,4 +340,4 @@ class SAN(GraphLayer):
         return graph.cached(("without its edges", pairs), make).bind(graph.num_targets)
 
 
-san = checked_factory(SAN, depth=0, edge_width=0, position_depth=0, gamma=0)
+san = model_factory(SAN, depth=0, edge_width=0, position_depth=0, gamma=0)

@@ -12,11 +12,11 @@ Paper: Raffel et al., Exploring the limits of transfer learning with a unified t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from torch import nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.scores import Dot
 from edgewise.encodings import Buckets
 from edgewise.graphs import Pattern, causal, complete
@@ -33,45 +33,39 @@ from edgewise.layers import (
     TextEmbedding,
     TransformerStack,
 )
+from edgewise.models.text import TextConfig, text_model
 
 
-@checked(depth=0, decoder_depth=0)
-def t5(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    decoder_depth: int | None = None,
-    heads: int = 4,
-    head_width: int = 32,
-    ffn_dim: int = 512,
-    gated: bool = False,
-    num_buckets: int = 32,
-    max_distance: int = 128,
-    tied: bool = True,
-    epsilon: float = 1e-6,
-    dropout: float = 0.1,
-    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-) -> EncoderDecoderModel:
-    """Build a T5 encoder-decoder.
-
-    ``model.logits(states)`` gives the logits of the next token at each position.
+@dataclass(frozen=True, kw_only=True)
+class T5Config(TextConfig):
+    """Arguments of :func:`t5`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
         depth: number of encoder layers.
         decoder_depth: number of decoder layers (None = as many as in the encoder).
-        heads: number of attention heads per layer.
         head_width: size of each head.
-        ffn_dim: hidden size of the feed-forward networks.
         gated: use feed-forward networks with a GELU gate instead of ReLU (T5 1.1).
         num_buckets: number of buckets into which relative positions are grouped.
         max_distance: distance in tokens from which all relative positions share the last bucket.
-        tied: share the embedding matrix with the output layer.
         epsilon: epsilon of the RMS norms.
-        dropout: dropout probability.
         graph: attention graph of the encoder, which defines the tokens that a token attends to.
+    """
+
+    decoder_depth: int | None = None
+    head_width: int = 32
+    gated: bool = False
+    num_buckets: int = 32
+    max_distance: int = 128
+    tied: bool = True
+    epsilon: float = 1e-6
+    graph: Pattern = complete()
+
+
+@text_model(T5Config, depth=0, decoder_depth=0)
+def t5(config: T5Config) -> EncoderDecoderModel:
+    """Build a T5 encoder-decoder.
+
+    ``model.logits(states)`` gives the logits of the next token at each position.
 
     Example:
         >>> import torch
@@ -81,33 +75,33 @@ def t5(
         >>> model(source, None, target).shape
         torch.Size([2, 8, 128])
     """
-    norm = partial(nn.RMSNorm, eps=epsilon)
+    width, heads, dropout = config.width, config.heads, config.dropout
+    norm = partial(nn.RMSNorm, eps=config.epsilon)
     attention = partial(
         MultiHeadAttention,
         width,
         heads,
-        head_width=head_width,
+        head_width=config.head_width,
         score=Dot(1.0),
         bias=False,
         dropout=dropout,
     )
+    relative = partial(Buckets, heads, config.num_buckets, config.max_distance)
 
     def network() -> nn.Module:
-        if gated:
-            return GatedFeedForward(width, ffn_dim, act="gelu_tanh", dropout=dropout)
-        return FeedForward(width, ffn_dim, act="relu", bias=False, dropout=dropout)
+        if config.gated:
+            return GatedFeedForward(width, config.ffn_dim, act="gelu_tanh", dropout=dropout)
+        return FeedForward(width, config.ffn_dim, act="relu", bias=False, dropout=dropout)
 
     def last_norm() -> nn.Module:
         return nn.Sequential(norm(width), nn.Dropout(dropout))
 
     encoder_layers = [
         AttentionBlock(attention(), network(), width, order="pre", norm=norm, dropout=dropout)
-        for _ in range(depth)
+        for _ in range(config.depth)
     ]
-    encoder = Backbone(
-        TransformerStack(encoder_layers, last_norm(), graph),
-        relative=Buckets(heads, num_buckets, max_distance, bidirectional=True),
-    )
+    encoder_stack = TransformerStack(encoder_layers, last_norm(), config.graph)
+    encoder = Backbone(encoder_stack, relative=relative(bidirectional=True))
     decoder_layers = [
         CrossBlock(
             attention(),
@@ -118,12 +112,11 @@ def t5(
             norm=norm,
             dropout=dropout,
         )
-        for _ in range(decoder_depth or depth)
+        for _ in range(config.decoder_depth or config.depth)
     ]
-    decoder = Backbone(
-        TransformerStack(decoder_layers, last_norm(), causal()),
-        relative=Buckets(heads, num_buckets, max_distance, bidirectional=False),
-    )
-    head = LanguageModelHead(vocab_size, width, tied=tied, scale=width**-0.5 if tied else 1.0)
-    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
+    decoder_stack = TransformerStack(decoder_layers, last_norm(), causal())
+    decoder = Backbone(decoder_stack, relative=relative(bidirectional=False))
+    scale = width**-0.5 if config.tied else 1.0
+    head = LanguageModelHead(config.vocab_size, width, tied=config.tied, scale=scale)
+    embedding = TextEmbedding(config.vocab_size, width, dropout=dropout)
     return EncoderDecoderModel(embedding, EncoderDecoder(encoder, decoder), head)

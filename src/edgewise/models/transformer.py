@@ -11,12 +11,11 @@ Paper: Vaswani et al., Attention is all you need, 2017
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from torch import nn
 
-from edgewise._utils.arguments import checked
-from edgewise.encodings import text_positions
 from edgewise.graphs import Pattern, causal, check_graph, complete
 from edgewise.layers import (
     Backbone,
@@ -29,54 +28,34 @@ from edgewise.layers import (
     TransformerStack,
     init_xavier,
 )
-from edgewise.layers.transformer import Order, Projections
+from edgewise.layers.transformer import Order
+from edgewise.models.text import AttentionConfig, text_model
 
 
-@checked(depth=0)
-def transformer(
-    vocab_size: int,
-    *,
-    target_vocab_size: int | None = None,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    max_length: int = 1024,
-    positions: str = "sinusoidal",
-    dropout: float = 0.1,
-    last_norm: bool | None = None,
-    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-    decoder_graph: Pattern = causal(),  # noqa: B008
-    act: str = "relu",
-    score: str = "dot",
-    normaliser: str = "softmax",
-    projections: Projections = "full",
-    order: Order = "post",
-) -> EncoderDecoderModel:
-    """Build the encoder-decoder Transformer.
-
-    ``model.logits(states)`` gives the logits of the next token at each position.
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(AttentionConfig):
+    """Arguments of :func:`transformer`.
 
     Args:
-        vocab_size: number of tokens in the vocabulary.
-        target_vocab_size: vocab size of the target text (None = one vocabulary for both texts).
-        width: hidden size.
         depth: number of layers, in the encoder and in the decoder.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        max_length: max length of a text in tokens, for learned and binary positions only.
-        positions: position encoding, a name of
-            :data:`edgewise.encodings.TEXT_POSITIONS`: "sinusoidal", "learned", "rotary",
-            "relative", "index", "none" and others.
-        dropout: dropout probability.
         last_norm: apply a norm after the last layer of each stack (None = only if ``order="pre"``).
         graph: attention graph of the encoder, which defines the tokens that a token attends to.
         decoder_graph: self-attention graph of the decoder.
-        act: name of the activation function of the feed-forward networks.
-        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
-        projections: "full" (each head projects all features) or "split" (only its slice of them).
-        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
+    """
+
+    target_vocab_size: int | None = None
+    positions: str = "sinusoidal"
+    last_norm: bool | None = None
+    graph: Pattern = complete()
+    decoder_graph: Pattern = causal()
+    order: Order = "post"
+
+
+@text_model(TransformerConfig, depth=0)
+def transformer(config: TransformerConfig) -> EncoderDecoderModel:
+    """Build the encoder-decoder Transformer.
+
+    ``model.logits(states)`` gives the logits of the next token at each position.
 
     Example:
         >>> import torch
@@ -86,40 +65,41 @@ def transformer(
         >>> model(source, None, target).shape
         torch.Size([2, 8, 128])
     """
-    check_graph(decoder_graph, "decoder_graph")
-    if last_norm is None:
-        last_norm = order == "pre"
-    encodings = partial(text_positions, positions, width=width, heads=heads, max_length=max_length)
-    of_encoder, of_decoder = encodings(), encodings()
+    check_graph(config.decoder_graph, "decoder_graph")
+    width, depth, target_vocab_size = config.width, config.depth, config.target_vocab_size
+    last_norm = config.order == "pre" if config.last_norm is None else config.last_norm
+    encoder_encodings, decoder_encodings = config.encodings(), config.encodings()
     encoder_layer = partial(
         TransformerLayer,
         width,
-        heads,
-        ffn_dim,
-        act=act,
-        score=score,
-        normaliser=normaliser,
-        projections=projections,
-        rotary=of_encoder.rotary,
-        order=order,
-        dropout=dropout,
+        config.heads,
+        config.ffn_dim,
+        act=config.act,
+        score=config.score,
+        normaliser=config.normaliser,
+        projections=config.projections,
+        rotary=encoder_encodings.rotary,
+        order=config.order,
+        dropout=config.dropout,
     )
     decoder_layer = partial(DecoderLayer, *encoder_layer.args, **encoder_layer.keywords)
 
     def norm() -> nn.Module:
         return nn.LayerNorm(width) if last_norm else nn.Identity()
 
-    encoder = TransformerStack([encoder_layer() for _ in range(depth)], norm(), graph)
-    decoder = TransformerStack([decoder_layer() for _ in range(depth)], norm(), decoder_graph)
+    encoder = TransformerStack([encoder_layer() for _ in range(depth)], norm(), config.graph)
+    decoder = TransformerStack(
+        [decoder_layer() for _ in range(depth)], norm(), config.decoder_graph
+    )
     core = EncoderDecoder(
-        Backbone(init_xavier(encoder), relative=of_encoder.relative),
-        Backbone(init_xavier(decoder), relative=of_decoder.relative),
+        Backbone(init_xavier(encoder), relative=encoder_encodings.relative),
+        Backbone(init_xavier(decoder), relative=decoder_encodings.relative),
     )
 
-    embedding = partial(TextEmbedding, width=width, dropout=dropout, scale=width**0.5)
-    source = embedding(vocab_size, positions=of_encoder.added)
+    embedding = partial(TextEmbedding, width=width, dropout=config.dropout, scale=width**0.5)
+    source = embedding(config.vocab_size, positions=encoder_encodings.added)
     target = None
     if target_vocab_size is not None:
-        target = embedding(target_vocab_size, positions=of_decoder.added)
-    head = LanguageModelHead(target_vocab_size or vocab_size, width)
+        target = embedding(target_vocab_size, positions=decoder_encodings.added)
+    head = LanguageModelHead(target_vocab_size or config.vocab_size, width)
     return EncoderDecoderModel(source, core, head, target_embedding=target)

@@ -41,7 +41,7 @@ def transformer_encoder(
     max_length: int = 512,
     positions: str = "none",
     dropout: float = 0.0,
-    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    graph: Pattern = complete(),
 ) -> TransformerStack:
     """Build a Transformer encoder.
 
@@ -130,7 +130,7 @@ class PositionedStack(TransformerStack):
             x = self.added(x, terms.get("positions"))
         if self.relative is not None:
             graph = bind_to_nodes(graph, x)
-            own = self.relative(graph)
-            bias = add_terms(own.get("bias"), terms.get("bias"))
-            terms = {**terms, **own, "bias": bias}
+            edge_terms = self.relative(graph)
+            bias = add_terms(edge_terms.get("bias"), terms.get("bias"))
+            terms = {**terms, **edge_terms, "bias": bias}
         return super().forward(x, graph, **terms)

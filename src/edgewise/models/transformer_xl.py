@@ -11,13 +11,14 @@ Paper: Dai et al., Transformer-XL: attentive language models beyond a fixed-leng
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from edgewise import Dot, attend
-from edgewise._utils.arguments import check_divides, check_even, checked
+from edgewise._utils.arguments import check_divides, check_even
 from edgewise.attention.biases import EdgeTerm
 from edgewise.attention.checks import bind_graph
 from edgewise.encodings.sinusoidal import sinusoidal_positions
@@ -36,40 +37,31 @@ from edgewise.layers import (
 )
 from edgewise.layers.sequences import SingleTextBackbone, padding_bias
 from edgewise.layers.transformer import Order
+from edgewise.models.text import TextConfig, text_model
 
 
-@checked(depth=0, memory=0)
-def transformer_xl(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    memory: int = 128,
-    act: str = "relu",
-    order: Order = "post",
-    dropout: float = 0.1,
-    graph: Pattern = causal(),  # noqa: B008 - patterns are immutable
-) -> TextModel:
+@dataclass(frozen=True, kw_only=True)
+class TransformerXLConfig(TextConfig):
+    """Arguments of :func:`transformer_xl`.
+
+    Args:
+        memory: number of past inputs that each layer keeps (0 = none).
+    """
+
+    memory: int = 128
+    act: str = "relu"
+    order: Order = "post"
+    graph: Pattern = causal()
+
+
+@text_model(TransformerXLConfig, depth=0, memory=0)
+def transformer_xl(config: TransformerXLConfig) -> TextModel:
     """Build a Transformer-XL language model.
 
     ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
     call continues the text of the previous call: each layer also attends to its last ``memory``
     inputs, which get no gradient. Without a cache, the model is a Transformer with relative
     attention.
-
-    Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        memory: number of past inputs that each layer keeps (0 = none).
-        act: name of the activation function of the feed-forward networks.
-        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
-        dropout: dropout probability.
-        graph: attention graph, which defines the tokens that each token attends to.
 
     Example:
         >>> import torch
@@ -78,24 +70,29 @@ def transformer_xl(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
+    return segment_model("transformer_xl", config, Recent(config.memory))
+
+
+def segment_model(name: str, config: TransformerXLConfig, memory: Recent) -> TextModel:
+    """Build the model ``name``, whose layers store past inputs in ``memory``."""
+    width, dropout = config.width, config.dropout
     check_even("width", width, "positions are pairs of sine and cosine")
-    embedding = TextEmbedding(vocab_size, width, dropout=dropout)
+    embedding = TextEmbedding(config.vocab_size, width, dropout=dropout)
     layers = [
         AttentionBlock(  # with post-norm: norm(x + attention(x)), then norm(x + FFN(x))
-            RelativeAttention(width, heads, dropout=dropout),
-            FeedForward(width, ffn_dim, act=act, dropout=dropout),
+            RelativeAttention(width, config.heads, dropout=dropout),
+            FeedForward(width, config.ffn_dim, act=config.act, dropout=dropout),
             width,
-            order=order,
+            order=config.order,
             dropout=dropout,
         )
-        for _ in range(depth)
+        for _ in range(config.depth)
     ]
-    last = nn.LayerNorm(width) if order == "pre" else nn.Identity()
-    stack = TransformerStack(layers, last, graph)
-    backbone = SegmentBackbone(
-        "transformer_xl", stack, GlobalRelativeBias(heads, width), Recent(memory)
-    )
-    return init_normal(TextModel(embedding, backbone, LanguageModelHead(vocab_size, width)))
+    last_norm = nn.LayerNorm(width) if config.order == "pre" else nn.Identity()
+    stack = TransformerStack(layers, last_norm, config.graph)
+    backbone = SegmentBackbone(name, stack, GlobalRelativeBias(config.heads, width), memory)
+    head = LanguageModelHead(config.vocab_size, width)
+    return init_normal(TextModel(embedding, backbone, head))
 
 
 class GlobalRelativeBias(nn.Module):

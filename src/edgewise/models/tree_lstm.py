@@ -17,13 +17,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_even, checked_factory
+from edgewise._utils.arguments import check_even
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_graph
 from edgewise.graphs import Edges, Graph, Pattern, incidence
 from edgewise.layers import GraphLayer, Linear, Membership, packed_graph, refuse_edge_attr
+from edgewise.models.arguments import model_factory
 
 
 class Level(NamedTuple):
@@ -62,22 +63,24 @@ def levels(graph: Graph) -> list[Level]:
     order = (graph.target * graph.num_sources + graph.source).argsort()  # Sort children by index.
     source, target = graph.source[order], graph.target[order]
     first = starts(waiting)
-    place = torch.arange(len(order), device=order.device) - first[target]
-    left = torch.ones_like(waiting, dtype=torch.bool)
-    found = []
-    while bool(left.any()):
-        ready = left & (waiting == 0)
+    child_rank = torch.arange(len(order), device=order.device) - first[target]
+    remaining = torch.ones_like(waiting, dtype=torch.bool)
+    sorted_levels = []
+    while bool(remaining.any()):
+        ready = remaining & (waiting == 0)
         nodes = ready.nonzero()[:, 0]
         if not len(nodes):
-            raise no_forest(f"a cycle that contains or leads to node {int(left.nonzero()[0])}")
+            raise no_forest(f"a cycle that contains or leads to node {int(remaining.nonzero()[0])}")
         number = torch.full_like(waiting, -1)
         number[nodes] = torch.arange(len(nodes), device=nodes.device)
-        mine = number[target] >= 0
-        edges = torch.stack([source[mine], number[target[mine]]])
-        found.append(Level(nodes, Edges(edges, len(nodes), graph.num_sources), place[mine]))
-        left = left & ~ready
+        is_edge = number[target] >= 0
+        edges = torch.stack([source[is_edge], number[target[is_edge]]])
+        sorted_levels.append(
+            Level(nodes, Edges(edges, len(nodes), graph.num_sources), child_rank[is_edge])
+        )
+        remaining = remaining & ~ready
         waiting = waiting - torch.bincount(target[ready[source]], minlength=len(waiting))
-    return found
+    return sorted_levels
 
 
 def check_parents(graph: Graph) -> None:
@@ -123,11 +126,11 @@ class ChildSum(nn.Module):
             c: cell states of all nodes, ``[N, width]``.
             level: the level.
         """
-        own, own_forget = self.x(x).split([3 * h.shape[-1], h.shape[-1]], dim=-1)
-        i, o, u = (own + self.h(aggregate(h, level.graph))).chunk(3, dim=-1)
-        asked = self.forget(level.graph.gather_source(h)) + level.graph.gather_target(own_forget)
-        kept = asked.sigmoid() * level.graph.gather_source(c)
-        cell = i.sigmoid() * u.tanh() + aggregate(kept, incidence(level.graph))
+        x_gates, x_forget = self.x(x).split([3 * h.shape[-1], h.shape[-1]], dim=-1)
+        i, o, u = (x_gates + self.h(aggregate(h, level.graph))).chunk(3, dim=-1)
+        forget = self.forget(level.graph.gather_source(h)) + level.graph.gather_target(x_forget)
+        child_cells = forget.sigmoid() * level.graph.gather_source(c)
+        cell = i.sigmoid() * u.tanh() + aggregate(child_cells, incidence(level.graph))
         return o.sigmoid() * cell.tanh(), cell
 
 
@@ -144,7 +147,7 @@ class NAry(nn.Module):
 
     def __init__(self, in_width: int, width: int, children: int) -> None:
         super().__init__()
-        self.width, self.places = width, children
+        self.width, self.max_children = width, children
         self.x = nn.Linear(in_width, 4 * width)
         self.h = nn.Linear(children * width, (3 + children) * width, bias=False)
 
@@ -157,20 +160,22 @@ class NAry(nn.Module):
             c: cell states of all nodes, ``[N, width]``.
             level: the level.
         """
-        if level.place.numel() and int(level.place.max()) >= self.places:
+        if level.place.numel() and int(level.place.max()) >= self.max_children:
             raise ArgumentError(
                 "graph",
-                expected=f"at most {self.places} children for each node",
+                expected=f"at most {self.max_children} children for each node",
                 got=f"a node with {int(level.place.max()) + 1} children",
                 remedy="build the model with a larger children=, or children=0 for any number",
             )
         width = h.shape[-1]
-        each = torch.stack([self._slot(h, level, k) for k in range(self.places)], dim=1)
-        cells = torch.stack([self._slot(c, level, k) for k in range(self.places)], dim=1)
-        own, own_forget = self.x(x).split([3 * width, width], dim=-1)
-        read, asked = self.h(each.flatten(1)).split([3 * width, self.places * width], dim=-1)
-        i, o, u = (own + read).chunk(3, dim=-1)
-        forget = (own_forget[:, None] + asked.unflatten(-1, (self.places, width))).sigmoid()
+        hidden = torch.stack([self._slot(h, level, k) for k in range(self.max_children)], dim=1)
+        cells = torch.stack([self._slot(c, level, k) for k in range(self.max_children)], dim=1)
+        x_gates, x_forget = self.x(x).split([3 * width, width], dim=-1)
+        h_gates, h_forget = self.h(hidden.flatten(1)).split(
+            [3 * width, self.max_children * width], dim=-1
+        )
+        i, o, u = (x_gates + h_gates).chunk(3, dim=-1)
+        forget = (x_forget[:, None] + h_forget.unflatten(-1, (self.max_children, width))).sigmoid()
         cell = i.sigmoid() * u.tanh() + (forget * cells).sum(1)
         return o.sigmoid() * cell.tanh(), cell
 
@@ -196,9 +201,7 @@ class TreeLSTM(GraphLayer):
     their head words.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
         children: max number of ordered children per node (0 = any number, unordered).
         bidirectional: also compute states from the roots down.
         dropout: dropout probability of the input and the states.
@@ -273,9 +276,9 @@ def read(cell: ChildSum | NAry, x: Tensor, order: Sequence[Level]) -> Tensor:
     """Return the hidden states of all nodes, ``[N, width]``, computed level by level."""
     h = c = x.new_zeros(len(x), cell.width)
     for level in order:
-        state, own = cell(x[level.nodes], h, c, level)
-        h, c = h.index_copy(0, level.nodes, state), c.index_copy(0, level.nodes, own)
+        state, cell_state = cell(x[level.nodes], h, c, level)
+        h, c = h.index_copy(0, level.nodes, state), c.index_copy(0, level.nodes, cell_state)
     return h
 
 
-tree_lstm = checked_factory(TreeLSTM, children=0)
+tree_lstm = model_factory(TreeLSTM, children=0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_range, checked_factory
+from edgewise._utils.arguments import check_range
 from edgewise._utils.ragged import segment_index, starts
 from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.encodings.code import check_code
@@ -30,6 +30,7 @@ from edgewise.layers import (
     check_edge_attr,
     packed_graph,
 )
+from edgewise.models.arguments import model_factory
 from edgewise.models.tree_lstm import check_parents, no_forest
 
 NONE = -1
@@ -49,21 +50,23 @@ def tree_relations(graph: Graph) -> Tensor:
         ArgumentError: a node has two parents, or is among its own descendants.
     """
     check_parents(graph)
-    found = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
+    relations = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
     for members in members_by_size(graph):
         far = 2 * members.nodes.shape[1]
         up = _steps_up(members.adjacency, far)
         relation = torch.full((*up.shape, 2), NONE, device=graph.device)
         nearest = torch.full_like(up, far)
         for ancestor in range(up.shape[1]):
-            own = up[:, :, ancestor]
-            through = own[:, :, None] + own[:, None]
+            steps = up[:, :, ancestor]
+            through = steps[:, :, None] + steps[:, None]
             closer = through < nearest
             nearest = torch.where(closer, through, nearest)
-            pair = torch.stack([own[:, :, None].expand_as(up), own[:, None].expand_as(up)], dim=-1)
+            pair = torch.stack(
+                [steps[:, :, None].expand_as(up), steps[:, None].expand_as(up)], dim=-1
+            )
             relation = torch.where(closer[..., None], pair, relation)
-        found[pair_index(graph, members)] = relation.flatten(1, 2)
-    return found
+        relations[pair_index(graph, members)] = relation.flatten(1, 2)
+    return relations
 
 
 def _steps_up(adjacency: Tensor, far: int) -> Tensor:
@@ -128,15 +131,10 @@ class TreeTransformer(GraphLayer):
     ``graph`` run from children to parents.
 
     Args:
-        in_width: number of input features per node.
         out_width: number of outputs per node, such as the number of classes.
         edge_width: number of features per edge, such as the number of dependency labels for one-hot
             labels (0 = none).
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         max_distance: number at which the steps up and the steps down are clipped.
-        dropout: dropout probability.
 
     Example:
         >>> import torch
@@ -229,4 +227,4 @@ class TreeTransformer(GraphLayer):
         return bias.index_add(0, first + child * side + parent, up)
 
 
-tree_transformer = checked_factory(TreeTransformer, depth=0, edge_width=0)
+tree_transformer = model_factory(TreeTransformer, depth=0, edge_width=0)

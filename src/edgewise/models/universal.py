@@ -11,12 +11,12 @@ Paper: Dehghani et al., Universal Transformers, 2018; halting: Graves, 2016 (arX
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise._utils.errors import ArgumentError
 from edgewise.encodings.positions import positions_or_count
 from edgewise.encodings.sinusoidal import sinusoidal_positions
@@ -34,24 +34,33 @@ from edgewise.layers import (
     init_xavier,
 )
 from edgewise.layers.transformer import Order
+from edgewise.models.text import TextConfig, text_model
 
 
-@checked(ponder_cost=0)
-def universal(
-    vocab_size: int,
-    *,
-    width: int = 128,
-    depth: int = 4,
-    heads: int = 4,
-    ffn_dim: int = 512,
-    halting: bool = False,
-    halting_threshold: float = 0.99,
-    ponder_cost: float = 0.01,
-    act: str = "relu",
-    dropout: float = 0.1,
-    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
-    order: Order = "pre",
-) -> TextModel:
+@dataclass(frozen=True, kw_only=True)
+class UniversalConfig(TextConfig):
+    """Arguments of :func:`universal`.
+
+    Args:
+        depth: number of steps; with ``halting``, the maximum number of steps.
+        halting: whether each token may stop before the last step (adaptive computation time).
+        halting_threshold: sum of the halting probabilities of its steps at which a token stops.
+        ponder_cost: weight of the ponder cost in the training loss, with ``halting`` (0 = none):
+            the number of steps plus the remainder, averaged over the tokens.
+        order: position of the norms: "pre" before each sublayer and at the end, "post" after each
+            sublayer.
+    """
+
+    halting: bool = False
+    halting_threshold: float = 0.99
+    ponder_cost: float = 0.01
+    act: str = "relu"
+    graph: Pattern = complete()
+    order: Order = "pre"
+
+
+@text_model(UniversalConfig, ponder_cost=0)
+def universal(config: UniversalConfig) -> TextModel:
     """Build a Universal Transformer language model, which applies one layer repeatedly.
 
     ``model.logits(states)`` gives logits over the vocabulary for each token. One layer is applied
@@ -63,22 +72,6 @@ def universal(
     and step codes are added before every step, and each norm scales down the tokens together with
     these codes.
 
-    Args:
-        vocab_size: number of tokens in the vocabulary.
-        width: hidden size.
-        depth: number of steps; with ``halting``, the maximum number of steps.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        halting: whether each token may stop before the last step (adaptive computation time).
-        halting_threshold: sum of the halting probabilities of its steps at which a token stops.
-        ponder_cost: weight of the ponder cost in the training loss, with ``halting`` (0 = none):
-            the number of steps plus the remainder, averaged over the tokens.
-        act: name of the activation function of the feed-forward networks.
-        dropout: dropout probability.
-        graph: attention graph, which defines the tokens that each token attends to.
-        order: position of the norms: "pre" before each sublayer and at the end, "post" after each
-            sublayer.
-
     Example:
         >>> import torch
         >>> from edgewise import models
@@ -86,32 +79,35 @@ def universal(
         >>> model(torch.randint(1000, (2, 10))).shape
         torch.Size([2, 10, 128])
     """
-    if halting_threshold > 1:
+    width, dropout, order = config.width, config.dropout, config.order
+    if config.halting_threshold > 1:
         raise ArgumentError(
             "halting_threshold",
             expected="a probability above 0 and at most 1",
-            got=repr(halting_threshold),
+            got=repr(config.halting_threshold),
             remedy="choose for example 0.99",
         )
-    layer = TransformerLayer(width, heads, ffn_dim, act=act, order=order, dropout=dropout)
+    layer = TransformerLayer(
+        width, config.heads, config.ffn_dim, act=config.act, order=order, dropout=dropout
+    )
     norm = nn.LayerNorm(width) if order == "pre" else nn.Identity()
-    halt = nn.Linear(width, 1) if halting else None
+    halt = nn.Linear(width, 1) if config.halting else None
     stack = UniversalStack(
         layer,
-        depth,
+        config.depth,
         norm,
-        graph,
+        config.graph,
         halt=halt,
-        threshold=halting_threshold,
-        ponder_cost=ponder_cost,
+        threshold=config.halting_threshold,
+        ponder_cost=config.ponder_cost,
     )
     backbone = init_xavier(UniversalBackbone(stack))
     if halt is not None:
         nn.init.ones_(halt.bias)  # With this bias, training starts with few steps per token.
     # Embeddings enter with variance 1, as in the Transformer. Position and step codes have
     # variance 1/2 and are added before every step, so smaller embeddings would be lost in them.
-    embedding = TextEmbedding(vocab_size, width, dropout=dropout, scale=width**0.5)
-    head = LanguageModelHead(vocab_size, width)  # The head shares the embedding matrix.
+    embedding = TextEmbedding(config.vocab_size, width, dropout=dropout, scale=width**0.5)
+    head = LanguageModelHead(config.vocab_size, width)  # The head shares the embedding matrix.
     return TextModel(embedding, backbone, head)
 
 
@@ -248,11 +244,11 @@ class UniversalBackbone(Backbone):
     """Backbone that passes the padding mask to its stack, for the ponder cost."""
 
     def _run(
-        self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, terms: dict[str, Any]
+        self, x: Tensor, sequences: SequenceBatch, pattern: Pattern, cross: dict[str, Any]
     ) -> Tensor:
         mask = sequences.padding_mask
         real = None if mask is None else mask[..., -sequences.count :].bool()
-        return super()._run(x, sequences, pattern, {**terms, "real": real})
+        return super()._run(x, sequences, pattern, {**cross, "real": real})
 
 
 class StepCounter(TransformerStack):

@@ -39,7 +39,7 @@ def vit(
     dropout: float = 0.0,
     pool: Pooling = "mean",
     position_std: float = 0.02,
-    graph: Pattern = complete(),  # noqa: B008 - patterns are immutable
+    graph: Pattern = complete(),
 ) -> nn.Sequential:
     """Build a Vision Transformer.
 

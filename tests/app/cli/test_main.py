@@ -288,7 +288,7 @@ sys.exit(main())
     "moment",
     [
         "runs.train_recipe.keep_preprocessing",
-        "runs.train_recipe.keep_held_out",
+        "train.fitting.evaluate_with_examples",
         "cli.commands.comparison",
     ],
 )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from edgewise.app.runs import launch, side_by_side
+from edgewise.app.runs import side_by_side
 
 
 @pytest.mark.parametrize("before", [None, "0", "1"])
@@ -32,11 +29,3 @@ def test_workers_of_compare(before: str | None, monkeypatch: pytest.MonkeyPatch)
     side_by_side._start(context, print, ())
     assert values == ["1"]
     assert os.environ.get("PYTHONSAFEPATH") == before
-
-
-def test_processes_of_one_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[list[str]] = []
-    streams: list[Any] = [subprocess.DEVNULL]
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
-    launch._start(tmp_path, 1, "", streams, streams)
-    assert commands[0][1:4] == ["-P", "-m", "edgewise.app.runs.worker"]

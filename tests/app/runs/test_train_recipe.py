@@ -143,15 +143,15 @@ def test_folder_that_exists(tmp_path):
 def test_of_two_that_begin_at_once_one_has_the_folder(start, tmp_path, monkeypatch):
     """Each has seen that there is nothing; the other one is faster."""
     module = import_module("edgewise.app.runs.train_recipe")
-    original, slow = module._started, with_values(TINY, {"seed": 7})
+    original, slow = module._prepare, with_values(TINY, {"seed": 7})
 
-    def started(recipe, folder):
+    def prepared(recipe, folder):
         found = original(recipe, folder)
         if recipe.seed == 7 and not (tmp_path / "run").exists():
             start(TINY, tmp_path / "run")
         return found
 
-    monkeypatch.setattr(module, "_started", started)
+    monkeypatch.setattr(module, "_prepare", prepared)
     with pytest.raises(RunExistsError, match="--resume"):
         start(slow, tmp_path / "run")
     records = [json.loads(path.read_text()) for path in tmp_path.rglob("recipe.json")]

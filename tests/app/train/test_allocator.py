@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from pathlib import Path
 
 import pytest
 
 from edgewise.app import cli
-from edgewise.app.runs import worker
 from tests.imports import run_code
 
 STEPS = """
@@ -69,11 +67,3 @@ def test_only_a_process_of_ones_own_keeps_freed_memory(monkeypatch: pytest.Monke
     assert called == []
     cli.main()
     assert called == ["command"]
-
-
-def test_a_worker_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    called = []
-    monkeypatch.setattr(worker, "keep_freed_memory", lambda: called.append("worker"))
-    monkeypatch.setattr(worker, "_end_with_parent", lambda: None)
-    worker.main(str(tmp_path), "no recipe here")
-    assert called == ["worker"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 from edgewise._utils.errors import EdgewiseError
+from edgewise.app.cli import main
 from edgewise.app.kinds import find
-from edgewise.app.runs import launch, train, with_values
+from edgewise.app.runs import train, with_values
 from edgewise.app.train import (
     Batch,
     Classification,
@@ -67,12 +66,6 @@ def test_two_processes_give_the_curve_of_one_with_twice_the_batch(tmp_path: Path
     assert metrics["test/accuracy"] == pytest.approx(one.read_json("metrics.json")["test/accuracy"])
 
 
-@pytest.fixture
-def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "_start", forked.start_workers)
-
-
-@pytest.mark.usefixtures("forked_workers")
 def test_stopped_by_ctrl_c_they_save_together_and_go_on(tmp_path: Path) -> None:
     random = {**TWO, "data.warp": 0.1, "model.dropout": 0.2, "trainer.save_every": 0.2}
     train(with_values(RECIPE, random), tmp_path / "whole")
@@ -81,7 +74,7 @@ def test_stopped_by_ctrl_c_they_save_together_and_go_on(tmp_path: Path) -> None:
     options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
     said = tmp_path / "said.txt"
     words = ["train", "digits", *options, "--out", str(folder.path)]
-    process = forked.start(said, forked.main_with_forked_workers, words)
+    process = forked.start(said, main, words)
     deadline = time.monotonic() + 300
     while not folder.checkpoint.exists() and time.monotonic() < deadline:
         assert process.exitcode is None, said.read_text()
@@ -94,7 +87,6 @@ def test_stopped_by_ctrl_c_they_save_together_and_go_on(tmp_path: Path) -> None:
     assert_same(folder.path, tmp_path / "whole")
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_what_one_process_says_is_said(tmp_path: Path) -> None:
     lost = with_values(RECIPE, {**TWO, "optimizer.lr": 1e30, "trainer.clip_norm": 0.0})
     with pytest.raises(ValueError, match=r"optimizer\.lr.*finite"):
@@ -102,23 +94,6 @@ def test_what_one_process_says_is_said(tmp_path: Path) -> None:
     with pytest.raises(EdgewiseError, match=r"process \d of 2 has failed: `optimizer\.lr`.*finite"):
         train(lost, tmp_path / "two")
     assert not RunFolder(tmp_path / "two").has("metrics.json")
-
-
-def test_the_one_that_failed_first_is_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not the other, whose peer is gone."""
-    programs = ["import time; time.sleep(1); print('no peer'); exit(1)", "print('why'); exit(2)"]
-
-    def start(_path: Path, _devices: int, _title: str, said: list, _logged: list) -> list:
-        return [
-            subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=out)
-            for program, out in zip(programs, said, strict=True)
-        ]
-
-    monkeypatch.setattr(launch, "_start", start)
-    with pytest.raises(EdgewiseError, match="process 1 of 2 has failed: why"):
-        launch.launch(tmp_path, 2, "")
 
 
 def test_fit_alone_starts_no_processes(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.runs.baseline_results import (
     Baseline,
     baselines,
+    baselines_for,
     best_of,
-    is_large,
     lower_is_better,
     main_metric,
 )
@@ -109,7 +109,7 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
     preprocessing = kept_preprocessing(run)
-    if preprocessing is not None and is_large(recipe, preprocessing):
+    if preprocessing is not None and baselines_for(recipe).is_large(preprocessing):
         return later
     measured = list(baselines(with_vocabulary(recipe, run), quick=True))
     if not measured:

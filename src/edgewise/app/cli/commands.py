@@ -13,8 +13,8 @@ from edgewise.app.cli.baseline import comparison
 from edgewise.app.cli.output import say
 from edgewise.app.cli.table import Measured, comparison_table, metrics_table
 from edgewise.app.kinds import find
-from edgewise.app.runs.combining import fitted_factors
 from edgewise.app.runs.fine_tuning import with_architecture
+from edgewise.app.runs.naive_bayes_scales import fitted_factors
 from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.recipe import Recipe
@@ -83,6 +83,8 @@ def _print_notes(recipe: Recipe, out: Path) -> None:
     """Print the notes of a task, and the fitted factors of models with two parts."""
     for name, note in recipe.task.notes().items():
         say(f"{name}: {note}")
+    if not getattr(recipe.data, "naive_bayes", False):
+        return
     folders = RunFolder(out).runs()
     for path in folders or [out]:
         factors = fitted_factors(RunFolder(path))

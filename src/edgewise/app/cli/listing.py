@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, get_type_hints
 
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
@@ -164,5 +164,7 @@ def _reach(graph: Graph) -> str:
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:
-    signature = inspect.signature(function, eval_str=True)
-    return f"{name}{signature.replace(return_annotation=inspect.Signature.empty)}"
+    parameters = inspect.signature(function).parameters.values()
+    hints = get_type_hints(function if inspect.isroutine(function) else function.__init__)
+    evaluated = [p.replace(annotation=hints.get(p.name, p.annotation)) for p in parameters]
+    return f"{name}{inspect.Signature(evaluated)}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from edgewise import __version__
 from edgewise._utils.errors import ArgumentError, EdgewiseError, printable, shortened
-from edgewise.app.cli.names import KINDS, OPTIONS
+from edgewise.app.cli.names import COMMANDS, KINDS, OPTIONS
 
 # Modules that import PyTorch are imported in functions, so that --help and --version do not wait.
 if TYPE_CHECKING:
@@ -171,24 +171,35 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     helps = bool(HELP & set(words))
     trains = command in ("train", "compare", "baseline")
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_looking(add)
-    _add_training(add, _fields_for_help(words) if helps and trains else "")
-    options, run, by_recipe = OPTIONS, None, ""
-    if helps and command == "predict":
-        from edgewise.app.cli.predict import options_by_recipe, options_of
 
-        run = _run_for_help(words)
-        if run is None:
-            by_recipe = options_by_recipe()
-        else:
-            options = options_of(run)
-    _add_predicting(add, options, run, by_recipe)
-    _add_explaining(add)
-    _add_heads(add)
-    verify = "compare Edgewise's layers with the layers of PyTorch and PyTorch Geometric"
-    _command(add, "verify", verify, "edgewise verify")
-    doctor = "list versions, devices, and installed and missing packages and data sets"
-    _command(add, "doctor", doctor, "edgewise doctor")
+    def is_needed(*commands: str) -> bool:
+        return command in commands or command not in COMMANDS
+
+    if is_needed("list", "show"):
+        _add_looking(add)
+    if is_needed("train", "baseline", "compare", "test"):
+        _add_training(add, _fields_for_help(words) if helps and trains else "")
+    if is_needed("predict"):
+        options, run, by_recipe = OPTIONS, None, ""
+        if helps and command == "predict":
+            from edgewise.app.cli.predict import options_by_recipe, options_of
+
+            run = _run_for_help(words)
+            if run is None:
+                by_recipe = options_by_recipe()
+            else:
+                options = options_of(run)
+        _add_predicting(add, options, run, by_recipe)
+    if is_needed("explain", "influence"):
+        _add_explaining(add)
+    if is_needed("heads", "prune", "suggest"):
+        _add_heads(add)
+    if is_needed("verify"):
+        summary = "compare Edgewise's layers with the layers of PyTorch and PyTorch Geometric"
+        _command(add, "verify", summary, "edgewise verify")
+    if is_needed("doctor"):
+        summary = "list versions, devices, and installed and missing packages and data sets"
+        _command(add, "doctor", summary, "edgewise doctor")
     return parser
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import require
-from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.kinds.nodes.predict import OnNodes
 from edgewise.app.runs.run import Run
 from edgewise.explain.attribution import Case, contributions, without
@@ -260,7 +260,7 @@ def _features(run: Run) -> tuple[Tensor, Callable[[], Tensor]]:
     model: Any = run.model
     if not isinstance(run.predictor, OnNodes):
         return model.embedding.weight, outputs
-    x = graph_kept(run.predictor.preprocessing.values).x.to_dense().clone().requires_grad_()
+    x = saved_graph(run.predictor.preprocessing.values).x.to_dense().clone().requires_grad_()
     predictor = run.predictor
     return x, lambda: predictor.values(model(x, graph))
 

@@ -53,14 +53,9 @@ def _check(path: Path, cells: int, num_bytes: int) -> None:
 
 
 def read_excel(path: Path, content: bytes) -> tuple[DataFrame, list[str]]:
-    """Read the first sheet of a workbook as a frame of objects, with None for empty cells.
-
-    Cells are as in ``pandas.read_excel``, which would also create all cells up to one that is far
-    away from the others.
-
-    Returns:
-        The frame, and descriptions of the errors such as ``#N/A`` and of the formulas without
-        values, which are read as empty.
+    """Read the first sheet as a frame of objects, and describe the cells that are read as empty:
+    errors such as ``#N/A``, and formulas without values. ``pandas.read_excel`` would create all
+    cells up to one that is far away from the others.
     """
     from openpyxl import load_workbook
 

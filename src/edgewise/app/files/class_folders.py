@@ -17,22 +17,12 @@ def visible_files(folder: Path, suffixes: Collection[str]) -> list[Path]:
         for path in folder.rglob("*")
         if path.suffix.lower() in suffixes
         and path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and not any(name.startswith(".") for name in path.relative_to(folder).parts)
     )
 
 
 def input_files(path: Path, suffixes: Collection[str], files: str, remedy: str) -> list[Path]:
-    """Return a file itself, or the files of a folder, as inputs of a prediction.
-
-    Args:
-        path: file or folder.
-        suffixes: extensions of the files of a folder.
-        files: plural noun for the files, such as "images", for the error.
-        remedy: instruction to the user, for the error.
-
-    Raises:
-        ArgumentError: the folder has no such file.
-    """
+    """Return a file itself, or the files of a folder, as inputs of a prediction."""
     if not path.is_dir():
         return [path]
     inputs = visible_files(path, suffixes)
@@ -49,15 +39,8 @@ def input_files(path: Path, suffixes: Collection[str], files: str, remedy: str) 
 def class_folders(
     folder: Path, find_files: Callable[[Path], list[Path]]
 ) -> tuple[list[Path], list[str], list[str]]:
-    """List the files of all classes, with the class and split of each.
-
-    Args:
-        folder: folder with one subfolder per class, or with ``train`` and optionally ``val`` and
-            ``test``, each with one subfolder per class. The default split is ``train``.
-        find_files: function that lists the files of a class.
-
-    Raises:
-        MissingDataError: the path is not a folder.
+    """List the files of all classes, with the class and split of each. The folder has one subfolder
+    per class, or ``train`` and optionally ``val`` and ``test``, each with one subfolder per class.
     """
     if not folder.is_dir():
         what = "a file, not a folder" if folder.is_file() else "no such folder"
@@ -80,17 +63,7 @@ def class_folders(
 
 
 def class_labels(keys: Sequence[str], splits: Sequence[str], source: str, files: str) -> list[str]:
-    """Return the sorted labels of at least two classes, each of which has training files.
-
-    Args:
-        keys: class of each file.
-        splits: split of each file.
-        source: folder or table that gives the classes, for errors.
-        files: plural noun for the files, such as "images", for errors.
-
-    Raises:
-        ArgumentError: there are fewer than two classes, or a class has no training files.
-    """
+    """Return the sorted labels of at least two classes, each of which has training files."""
     labels = distinct_labels(keys, "data.path", source)
     if len(labels) < 2:
         raise ArgumentError(

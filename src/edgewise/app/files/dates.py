@@ -14,6 +14,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise.app.files.frames import pandas_for
 from edgewise.app.files.table import Table, as_numbers
@@ -26,20 +29,15 @@ TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", "T%H:%M:%S%z", " %H:%
 MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y", "%m.%Y", "%b %Y", "%B %Y", "%b-%Y", "%b-%y")
 FORMATS = (*(day + time for day in DAYS for time in TIMES), *MONTHS, "%Y%m%d", "%Y")
 DIGITS = {"%Y%m%d": 8, "%Y": 4}  # Required number of digits, which excludes other numbers.
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = 24 * 3600
 SEASONS = {3600: 24, DAY: 7, 7 * DAY: 52, 1800: 48, 900: 96, 600: 144, 300: 288}
 MANY = 0.2  # Maximum fraction of missing dates, which are interpolated.
 
 
 class Step(NamedTuple):
-    """Step between consecutive dates, and the format of the dates.
-
-    Attributes:
-        format: ``strftime`` format.
-        months: step length in months, for dates on the same day of the month; 0 for other steps.
-        last: whether all dates are the last day of a month.
-        seconds: step length in seconds, if it is constant.
-        weekdays: whether the step is one day and skips Saturday and Sunday.
+    """Step between consecutive dates: months (at the last day of each month if ``last``), business
+    days, or seconds; and the ``strftime`` format of the dates.
     """
 
     format: str
@@ -62,18 +60,16 @@ class Step(NamedTuple):
             after = after.replace(day=calendar.monthrange(after.year, after.month)[1])
         return after
 
-    def steps(self, one: datetime, other: datetime) -> float:
+    def steps(self, start: datetime, end: datetime) -> float:
         """Return the number of steps from one date to another; a fraction if it is not whole."""
         if self.months:
-            months = (other.year - one.year) * 12 + other.month - one.month
-            whole = months // self.months
-            return whole if self.after(one, whole) == other else whole + 0.5
+            months = (end.year - start.year) * 12 + end.month - start.month
+            count = months // self.months
+            return count if self.after(start, count) == end else count + 0.5
         if self.weekdays:
-            weeks = (other - timedelta(other.weekday()) - one + timedelta(one.weekday())) / (
-                timedelta(7)
-            )
-            return weeks * 5 + other.weekday() - one.weekday() if other.weekday() < 5 else 0.5
-        return (other - one).total_seconds() / self.seconds
+            count = int(np.busday_count(start.date(), end.date()))
+            return count if end.weekday() < 5 else count + 0.5
+        return (end - start).total_seconds() / self.seconds
 
     def text(self, date: datetime) -> str:
         """Return the date in the format of the file."""
@@ -95,12 +91,12 @@ def parse_dates(texts: Sequence[str], format: str) -> list[datetime] | None:
     # Try the first date before all others, because most formats fail on it.
     pandas = pandas_for("reading dates")
     zone = "%z" in format
-    for part in (stripped[:1], stripped):
-        dates = pandas.to_datetime(part, format=format, errors="coerce", utc=zone)
-        if dates.isna().any():
+    for cells in (stripped[:1], stripped):
+        parsed = pandas.to_datetime(cells, format=format, errors="coerce", utc=zone)
+        if parsed.isna().any():
             return None
-    found: list[datetime] = dates.to_pydatetime().tolist()
-    return [date.replace(tzinfo=UTC) for date in found] if zone else found
+    dates: list[datetime] = parsed.to_pydatetime().tolist()
+    return [date.replace(tzinfo=UTC) for date in dates] if zone else dates
 
 
 def is_date_column(texts: Sequence[str]) -> bool:
@@ -113,27 +109,17 @@ def is_date_column(texts: Sequence[str]) -> bool:
     return False
 
 
-def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], Step]:
-    """Read the dates in a column of a table, and the step between them.
-
-    Args:
-        table: the table.
-        column: name of the column.
-        named: format of the dates; "" detects it.
-
-    Raises:
-        ArgumentError: no format reads all cells, two rows have the same date, the dates are not
-            regular, or two formats fit equally well. The error names the row.
-    """
+def read_dates(table: Table, column: str, date_format: str) -> tuple[list[datetime], Step]:
+    """Read the dates in a column, and the step between them; an empty format is detected."""
     texts = table.texts("data.date", column)
-    read = {one: parse_dates(texts, one) for one in ([named] if named else FORMATS)}
-    known = {one: dates for one, dates in read.items() if dates}
-    if not known or len(texts) < 3:
-        if known:
+    formats = [date_format] if date_format else FORMATS
+    parsed = {format_: dates for format_ in formats if (dates := parse_dates(texts, format_))}
+    if not parsed or len(texts) < 3:
+        if parsed:
             got = f"{counted(len(texts), 'date')} in {table.path.name}"
             remedy = "add rows with later dates"
         else:
-            row = _first_unread(texts, [named] if named else FORMATS)
+            row = _first_unread(texts, formats)
             got = f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}"
             remedy = "correct this date, or name the format, such as --data.date_format %d.%m.%Y"
         raise ArgumentError(
@@ -143,15 +129,15 @@ def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], S
             remedy=remedy,
         )
     regular: dict[str, tuple[float, Step]] = {}
-    for format_, dates in known.items():
+    for format_, dates in parsed.items():
         step = _step_of(sorted(dates), format_)
         if step is not None:
             regular[format_] = step.steps(min(dates), max(dates)), step
     if not regular:
-        _refuse_irregular(table, column, next(iter(known.values())))
+        _refuse_irregular(table, column, next(iter(parsed.values())))
     fewest = min(count for count, _ in regular.values())
-    best = {one: step for one, (count, step) in regular.items() if count == fewest}
-    if len({tuple(known[one]) for one in best}) > 1:
+    best = {format_: step for format_, (count, step) in regular.items() if count == fewest}
+    if len({tuple(parsed[format_]) for format_ in best}) > 1:
         raise ArgumentError(
             "data.date_format",
             expected=f"an unambiguous date format in column {column!r}",
@@ -159,45 +145,50 @@ def read_dates(table: Table, column: str, named: str) -> tuple[list[datetime], S
             remedy=f"name the format, such as --data.date_format {next(iter(best))}",
         )
     format_, step = next(iter(best.items()))
-    return known[format_], step
+    return parsed[format_], step
 
 
 def read_times(table: Table, argument: str, column: str) -> list[float]:
-    """Return the numbers in a column, such as years, or its dates as seconds since 1970.
-
-    Raises:
-        ArgumentError: no format reads all cells (the error names the row), or the formats that read
-            all cells give different orders of the rows.
-    """
+    """Return the numbers in a column, such as years, or its dates as seconds since 1970."""
     texts = table.texts(argument, column)
     numbers = as_numbers(table.frame[column], table.delimiter)
     if not numbers.isna().any():
         return [float(number) for number in numbers]
-    zero = datetime(1970, 1, 1, tzinfo=UTC)
-    found: dict[tuple[int, ...], list[float]] = {}
+    times_by_order: dict[tuple[int, ...], list[float]] = {}
     for format_ in FORMATS:
         dates = parse_dates(texts, format_) or []
-        times = [(date.replace(tzinfo=date.tzinfo or UTC) - zero).total_seconds() for date in dates]
+        times = [
+            (date.replace(tzinfo=date.tzinfo or UTC) - EPOCH).total_seconds() for date in dates
+        ]
         if times:
-            found[tuple(sorted(range(len(times)), key=times.__getitem__))] = times
-    if len(found) == 1:
-        return next(iter(found.values()))
-    row = 0 if found else _first_unread(texts, FORMATS)
+            times_by_order[tuple(sorted(range(len(times)), key=times.__getitem__))] = times
+    if len(times_by_order) == 1:
+        return next(iter(times_by_order.values()))
+    row = 0 if times_by_order else _first_unread(texts, FORMATS)
     raise ArgumentError(
         argument,
         expected=f"numbers, or dates of one format, in column {column!r}",
         got=f"{texts[row][:40]!r} in row {table.line(row)} of {table.path.name}"
-        + ", which fits several formats" * bool(found),
+        + ", which fits several formats" * bool(times_by_order),
         remedy="write all dates in the form 2024-01-31",
     )
 
 
-def check_distinct(table: Table, dates: Sequence[Any]) -> None:
-    """Check that all dates differ.
+def moments(texts: Sequence[str] | NDArray[np.object_]) -> NDArray[np.float64]:
+    """Return numbers, and dates of ISO 8601 as seconds since 1970; NaN for other texts."""
+    pandas = pandas_for("reading dates")
+    cells = pandas.Series(texts, dtype=str).str.strip()
+    values = as_numbers(cells)
+    if values.isna().any():
+        cells = cells.where(cells.str.match(r"\d"))  # pandas would read "now" as a date.
+        dates = pandas.to_datetime(cells, format="ISO8601", errors="coerce", utc=True)
+        values = values.fillna((dates - EPOCH).dt.total_seconds())
+    seconds: NDArray[np.float64] = values.to_numpy()
+    return seconds
 
-    Raises:
-        ArgumentError: two rows have the same date; the error names both.
-    """
+
+def check_distinct(table: Table, dates: Sequence[Any]) -> None:
+    """Raise ArgumentError, which names both rows, if two rows have the same date."""
     first: dict[Any, int] = {}
     for row, date in enumerate(dates):
         if date in first:
@@ -212,30 +203,22 @@ def check_distinct(table: Table, dates: Sequence[Any]) -> None:
 
 
 def _first_unread(texts: Sequence[str], formats: Sequence[str]) -> int:
-    """Return the first row that the most suitable format cannot parse.
-
-    This is the format that parses the most rows before its first failure.
-    """
+    """Return the first row that the format with the most parsed rows before it cannot parse."""
     return max(
-        next((row for row, text in enumerate(texts) if not parse_dates([text], one)), 0)
-        for one in formats
+        next((row for row, text in enumerate(texts) if not parse_dates([text], format_)), 0)
+        for format_ in formats
     )
 
 
 def _step_of(dates: Sequence[datetime], format_: str) -> Step | None:
-    """Return the step of dates; ``None`` if they are irregular.
-
-    Args:
-        dates: dates in ascending order; some may be missing.
-        format_: ``strftime`` format of the dates, which the step stores.
-    """
+    """Return the step of ascending dates, some of which may be missing; ``None`` if irregular."""
     differences = [later - earlier for earlier, later in pairwise(dates) if later != earlier]
     if not differences:
         return None
     usual = Counter(differences).most_common(1)[0][0].total_seconds()
-    found = [Step(format_, seconds=usual)]
+    steps = [Step(format_, seconds=usual)]
     if usual == DAY and all(date.weekday() < 5 for date in dates) and len(dates) > 5:
-        found.insert(0, Step(format_, weekdays=True))
+        steps.insert(0, Step(format_, weekdays=True))
     ends = all(date.day == calendar.monthrange(date.year, date.month)[1] for date in dates)
     if ends or len({date.day for date in dates}) == 1:
         months = Counter(
@@ -243,8 +226,8 @@ def _step_of(dates: Sequence[datetime], format_: str) -> Step | None:
         )
         usual_months = months.most_common(1)[0][0]
         if usual_months > 0:
-            found.insert(0, Step(format_, months=usual_months, last=ends))
-    for step in found:
+            steps.insert(0, Step(format_, months=usual_months, last=ends))
+    for step in steps:
         if all(float(step.steps(a, b)).is_integer() for a, b in pairwise(dates)):
             return step
     return None

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -33,10 +31,11 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError, counted, unknown_name
 from edgewise._utils.limits import check_memory
+from edgewise.app.files.dates import moments
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.frames import FrameSource, open_source, pandas_for
 from edgewise.app.files.read_table import DELIMITERS, SEPARATOR_LINE, is_text, read_table
-from edgewise.app.files.reading import number, opened_text, text_form
+from edgewise.app.files.reading import opened_text, text_form
 
 Ids = dict[str, int]
 """Dict from id to node index, sorted by id, so that ``list(ids)[index]`` is the id."""
@@ -47,16 +46,13 @@ WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # Numbers, dates and times.
 PADDED = re.compile("\\n0[0-9]")  # Ids such as 007, after the end of the previous id.
 WHOLE = re.compile("0|[1-9][0-9]{0,19}")  # Up to the 20 digits of a 64-bit integer.
+SPACES = ("  ", *"\t\v\f\x1c\x1d\x1e\x1f")  # White space other than one blank between two fields.
 PER_LINE, PER_CHARACTER = 400, 3  # Bytes of memory per line and per character.
 
 
 class Column(NamedTuple):
-    """Kind of column, such as users, with the names by which it is found in a table.
-
-    Attributes:
-        argument: the field that names the column, such as ``data.user``.
-        usual: unambiguous names, in lower case without spaces and underscores.
-        name: name of the column, or number from 1 if there is no header; "" looks for a usual name.
+    """Kind of column, such as users: the field that names it, its usual names (lower case, without
+    spaces and underscores), and the name or number that the user gave, "" for none.
     """
 
     argument: str
@@ -101,10 +97,7 @@ Indices = NDArray[np.int64]
 
 
 class EdgeTable(NamedTuple):
-    """Edges ``[2, E]`` as node indices, in the order of the file, and the ids of the nodes.
-
-    ``column`` is the name of the column of source nodes.
-    """
+    """Edges ``[2, E]`` as node indices, node ids, and the name of the column of source nodes."""
 
     pairs: Tensor
     ids: Ids
@@ -112,12 +105,9 @@ class EdgeTable(NamedTuple):
 
 
 class Interactions(NamedTuple):
-    """User-item pairs ``[2, E]`` of each file, as indices; the files share the ids.
-
-    ``rating`` is the name of the column of ratings in the first file, "" if there is none.
-    ``numbers`` has a dict for each file, from the argument of each further column that exists (such
-    as ``data.time``) to its values, float64 ``[E]``. ``columns`` has the names of the user and item
-    columns of the first file.
+    """User-item pairs ``[2, E]`` of each file, with ids that the files share. ``numbers`` has for
+    each file the values ``[E]`` of further columns by their argument, such as ``data.time``.
+    ``columns`` and ``rating`` name columns of the first file.
     """
 
     pairs: list[Tensor]
@@ -129,16 +119,9 @@ class Interactions(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """Fields of the lines of a file or the rows of a table, without comments and header.
-
-    Attributes:
-        path: the file or data frame.
-        codes: position in ``texts`` of each field, line by line.
-        texts: distinct texts of the fields.
-        widths: number of fields of each line.
-        names: names of the columns, if there is a header.
-        line_numbers: line number of each row of a table that is not a text file.
-        skipped: number of lines before these, without comments and empty lines.
+    """Fields of the lines of a file, without comments and header: ``texts[codes]`` are the fields
+    line by line, ``widths`` their number in each line. ``names`` is the header; ``line_numbers`` is
+    only for tables; ``skipped`` lines come before the first.
     """
 
     path: Path | FrameSource
@@ -191,21 +174,9 @@ def read_edges(
     source: str = "",
     destination: str = "",
 ) -> EdgeTable:
-    """Read edges from lines ``source target``, or from two columns of a table.
-
-    Args:
-        path: the file, or a data frame.
-        header: whether the first line names the columns; ``None`` detects it.
-        names: whether ids are names, even if they look like numbers.
-        source: column of the source nodes; "" finds it by its usual names, or takes the first of
-            two columns.
-        destination: column of the destination nodes; "" finds it by its usual names, or takes the
-            other of two columns.
-
-    Raises:
-        ArgumentError: a line does not have two ids (the error gives its number and text), there is
-            no edge, or the columns cannot be determined.
-        MissingDataError: there is no such file.
+    """Read edges from lines ``source target``, or from two columns of a table. An empty column name
+    is found by usual names, or is one of the only two columns; ``names`` accepts ids that are not
+    integers.
     """
     columns = SOURCE.named(source), DESTINATION.named(destination)
     fields = _fields(open_source(path), header, columns)
@@ -225,24 +196,9 @@ def read_interactions(
     item: str = "",
     further: Sequence[Column] = (),
 ) -> Interactions:
-    """Read interactions from lines ``user item item ...`` (LightGCN's format) or from a table.
-
-    A user may have no item. Repeated interactions are kept.
-
-    Args:
-        paths: files or data frames, which share the ids of users and items.
-        header: see :func:`read_edges`. Files without a header have LightGCN's format, unless
-            columns are given.
-        names: see :func:`read_edges`.
-        user: column of the users; "" finds it by its usual names, or takes the first of two
-            columns.
-        item: column of the items; "" finds it by its usual names, or takes the other of two.
-        further: other columns of numbers or dates; a column without a name may be missing.
-
-    Raises:
-        ArgumentError: an id is missing or a file has no items (the error names the line), or the
-            columns cannot be determined.
-        MissingDataError: there is no such file.
+    """Read interactions from lines ``user item item ...`` (LightGCN's format) or from a table. A
+    user may have no item, and repeated interactions are kept. ``further`` are other columns of
+    numbers or dates, which may be missing if they have no name.
     """
     columns = USER.named(user), ITEM.named(item)
     files: list[Fields] = []
@@ -341,9 +297,12 @@ def _one_column(path: Path) -> tuple[str, str, Indices, int]:
     delimiter = next((mark for mark in MARKS if mark in first_line), None)
     if separator_line:
         delimiter = separator_line[1] or "\t"
-    if delimiter is None:
-        lines, delimiter = [" ".join(line.split()) for line in lines], " "
     text = "\n".join(lines)
+    if delimiter is None:
+        if not text.isascii() or any(space in text for space in SPACES):
+            lines = [" ".join(line.split()) for line in lines]
+            text = "\n".join(lines)
+        delimiter = " "
     if delimiter not in DELIMITERS or '"' not in text:
         counts = map(str.count, lines, repeat(delimiter))
         widths = np.fromiter(counts, dtype=np.int64, count=len(lines)) + 1
@@ -364,7 +323,9 @@ def _one_column(path: Path) -> tuple[str, str, Indices, int]:
 def _factorized(column: str) -> tuple[Indices, NDArray[np.object_]]:
     """Return the position of each field of a column among its distinct texts, and these texts."""
     pandas = pandas_for("reading edges")
-    digits = column.replace("\n", "")
+    # The first characters show most columns of names, without a look at all of them.
+    starts_with_digits = column[:99].replace("\n", "").isdecimal()
+    digits = column.replace("\n", "") if starts_with_digits else ""
     if digits.isascii() and digits.isdecimal() and not PADDED.search(f"\n{column}"):
         file = io.BytesIO(f"{column}\n".encode())
         frame = pandas.read_csv(file, header=None, skip_blank_lines=False, low_memory=False)
@@ -467,10 +428,12 @@ def _two_columns(fields: Fields, columns: tuple[Column, Column], expected: str) 
     wrong_width = (fields.widths != width).nonzero()[0]
     rows = int(wrong_width[0]) if len(wrong_width) else len(fields.widths)
     codes = fields.codes[: rows * width].reshape(rows, width)[:, [first, second]].ravel()
-    codes, used = pandas_for("reading edges").factorize(codes, sort=True)
+    texts = fields.texts
+    if width > 2:  # The other columns have further texts.
+        codes, used = pandas_for("reading edges").factorize(codes, sort=True)
+        texts = texts[used]
     names = [fields.names[first], fields.names[second]] if fields.names else None
-    pairs = fields._replace(codes=codes, texts=fields.texts[used], names=names)
-    pairs = pairs._replace(widths=np.full(rows, 2))
+    pairs = fields._replace(codes=codes, texts=texts, names=names, widths=np.full(rows, 2))
     fields.refuse(pairs.rows[~pairs.per_field(str.strip)], "an id in every field")
     fields.refuse(wrong_width, expected)
     return pairs
@@ -485,23 +448,11 @@ def _numbers(fields: Fields, columns: Sequence[Column]) -> dict[str, Tensor]:
             continue
         codes = fields.codes[fields.starts + position]
         index, used = pandas_for("reading edges").factorize(codes)
-        values = np.array([moment(text) for text in fields.texts[used]], dtype=float)[index]
+        values = moments(fields.texts[used])[index]
         expected = f"a number or a date for {column.argument}"
         fields.refuse(np.isnan(values).nonzero()[0], expected)
         numbers[column.argument] = torch.from_numpy(values)
     return numbers
-
-
-def moment(text: str) -> float | None:
-    """Parse a number, or a date of ISO 8601 as seconds since 1970; ``None`` for other text."""
-    value = number(text)
-    if not math.isnan(value):
-        return value
-    try:
-        date = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def _refuse_ratings(fields: Fields) -> None:

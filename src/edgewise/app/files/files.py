@@ -27,8 +27,8 @@ DAMAGED = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
 
 def data_root() -> Path | None:
     """Return the folder named by the environment variable ``EDGEWISE_DATA``, which is only read."""
-    named = os.environ.get("EDGEWISE_DATA")
-    return Path(named).expanduser() if named else None
+    folder = os.environ.get("EDGEWISE_DATA")
+    return Path(folder).expanduser() if folder else None
 
 
 def cache_root() -> Path:
@@ -37,20 +37,11 @@ def cache_root() -> Path:
 
 
 def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) -> Path:
-    """Return the folder ``<root>/<data>/raw`` of a data set after verifying its files.
+    """Return the verified folder ``<root>/<data>/raw``; the root is ``EDGEWISE_DATA``, or the
+    cache.
 
-    The root is ``EDGEWISE_DATA`` if it is set, and otherwise the cache. If the cache has no such
-    folder, ``download`` fills an empty folder. This folder gets its final name once all files are
-    complete, so that an interrupted download is never used.
-
-    Args:
-        data: name of the data set.
-        files: names of the files.
-        download: function that downloads the files into the folder given to it.
-
-    Raises:
-        ArgumentError: a name contains a folder, or a file differs from its checksum.
-        MissingDataError: a file is missing; the error gives its name, the folder and the remedy.
+    If the cache has no such folder, ``download`` fills an empty folder, which gets its final name
+    once all files are complete: an interrupted download is never used.
     """
     for name in (data, *files):
         check_name(name)
@@ -72,62 +63,42 @@ def find_raw(data: str, files: Sequence[str], download: Callable[[Path], None]) 
 
 
 def verify(data: str, path: Path, remedy: str = "") -> None:
-    """Compare a file or folder of a public data set with its SHA-256.
-
-    The digests are listed in :mod:`edgewise.app.files.checksums`. A path without a digest is
+    """Raise ArgumentError if a file or folder differs from its SHA-256. A path without a digest is
     accepted, so its loader must not unpickle it.
-
-    Args:
-        data: name of the data set.
-        path: file or folder to check.
-        remedy: remedy for the error message.
-
-    Raises:
-        ArgumentError: the content differs, or a ``.gz`` file cannot be unpacked.
     """
     expected = SHA256.get(data, {}).get(path.name)
     if expected is None:
         return
     status = path.stat()
-    found = (
+    digest = (
         _folder_digest(path)
         if path.is_dir()
         else _digest(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     )
-    if found != expected and _git_blob(data, path) is None:
-        raise _unpublished(path, expected, found, remedy)
+    if digest != expected and _git_blob(data, path) is None:
+        raise _unpublished(path, expected, digest, remedy)
 
 
 def read_verified(data: str, name: str, folder: Path) -> bytes:
-    """Return the content of a file of a public data set, whose SHA-256 is computed of these bytes.
-
-    A file that is verified by its path may be replaced before it is read.
-
-    Args:
-        data: name of the data set.
-        name: name of the file, which must have a digest.
-        folder: folder of the file.
-
-    Raises:
-        ArgumentError: the content differs.
+    """Return the content of a file, verified on the same bytes: a file that is verified by its path
+    may be replaced before it is read.
     """
     content, expected = (folder / name).read_bytes(), SHA256[data][name]
-    found = hashlib.sha256(content).hexdigest()
-    if found != expected:
-        raise _unpublished(folder / name, expected, found)
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != expected:
+        raise _unpublished(folder / name, expected, digest)
     return content
 
 
-def _unpublished(path: Path, expected: str, found: str, remedy: str = "") -> ArgumentError:
-    wanted = f"the published content, SHA-256 {expected}"
-    return unreadable(path, expected=wanted, got=f"SHA-256 {found}", remedy=remedy)
+def _unpublished(path: Path, expected: str, digest: str, remedy: str = "") -> ArgumentError:
+    published = f"the published content, SHA-256 {expected}"
+    return unreadable(path, expected=published, got=f"SHA-256 {digest}", remedy=remedy)
 
 
 @lru_cache(maxsize=1024)  # Several loaders read the same files.
 def _digest(path: Path, *_state: int) -> str:
-    """Return the SHA-256 of a file's content, decompressed if its name ends in ``.gz``.
-
-    ``_state`` only makes the cache compute the digest again after the file has changed.
+    """Return the SHA-256 of a file, decompressed if it is ``.gz``; ``_state`` is part of the
+    cache's key.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -137,12 +108,12 @@ def _digest(path: Path, *_state: int) -> str:
 
 
 def _folder_digest(folder: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(
         file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.suffix in MEDIA
     ):
-        found.update(name.encode() + (folder / name).read_bytes())
-    return found.hexdigest()
+        digest.update(name.encode() + (folder / name).read_bytes())
+    return digest.hexdigest()
 
 
 def _git_blob(data: str, path: Path) -> str | None:
@@ -151,8 +122,8 @@ def _git_blob(data: str, path: Path) -> str | None:
     if accepted is None:
         return None
     content = path.read_bytes()
-    found = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    return found if found == accepted else None
+    blob_id = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return blob_id if blob_id == accepted else None
 
 
 def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
@@ -168,22 +139,14 @@ def not_published(data: str, files: Sequence[str]) -> Callable[[Path], None]:
 
 
 def find_files(data: str, sources: Mapping[str, str]) -> Path:
-    """Return the folder of the files; download them if needed, as :func:`find_raw` does.
-
-    Args:
-        data: name of the data set and of its folder.
-        sources: dict from each file name to its web address. If the name ends in ``.gz`` but the
-            address does not, the file is compressed after the download.
+    """Return the folder of the files, downloaded from these addresses if needed. A ``.gz`` file is
+    compressed after the download if its address does not end in ``.gz``.
     """
     return find_raw(data, list(sources), partial(fetch, sources))
 
 
 def check_name(name: str) -> None:
-    """Check that the name of a data set or file contains no folder.
-
-    Raises:
-        ArgumentError: the name has characters other than letters, digits and ``_ . + -``.
-    """
+    """Raise ArgumentError if the name of a data set or file contains a folder."""
     if not NAME.fullmatch(name):
         raise ArgumentError(
             "data.name",
@@ -195,12 +158,7 @@ def check_name(name: str) -> None:
 
 
 def fetch(sources: Mapping[str, str], folder: Path) -> None:
-    """Download files into a folder.
-
-    Args:
-        sources: dict from each file name to its web address; see :func:`find_files`.
-        folder: folder of the downloaded files.
-    """
+    """Download files, by their names and addresses, into a folder."""
     for name, address in sources.items():
         with urlopen(address, timeout=TIMEOUT) as answer:
             content = answer.read()
@@ -214,16 +172,7 @@ def fetch(sources: Mapping[str, str], folder: Path) -> None:
 def unreadable(
     path: Path | str, *, expected: str, got: str, remedy: str = "", line: int = 0
 ) -> ArgumentError:
-    """Return the error for a file with wrong content.
-
-    Args:
-        path: the file; the error names it as the argument.
-        expected: see :class:`ArgumentError`.
-        got: see :class:`ArgumentError`.
-        remedy: see :class:`ArgumentError`. Defaults to correcting the line, or to copying the file
-            again if no line is given.
-        line: line number, counted from 1; 0 for the whole file.
-    """
+    """Return the error for a file with wrong content, in a line counted from 1 (0: no line)."""
     where = f" in line {line}" if line else ""
     return ArgumentError(
         str(path),

@@ -24,13 +24,8 @@ FRAME = "DataFrame "
 
 
 class FrameSource(str):
-    """Data frame in place of a path; its value as a string is a digest of the content.
-
-    A recipe records the digest. Frames with equal columns and cells are therefore equal field
-    values, and a run can be resumed only with the same frame.
-
-    Attributes:
-        frame: the cells as text, "" for a missing value.
+    """Data frame in place of a path, with cells as text. As a string it is a digest of the content,
+    which a recipe records, so that a run can be resumed only with the same frame.
     """
 
     frame: DataFrame
@@ -68,11 +63,8 @@ def take_frames(data: Any, *fields: str) -> None:
 
 
 def open_source(text: str | Path, argument: str = "data.path") -> Path | FrameSource:
-    """Return the frame, or the path with ``~`` expanded.
-
-    Raises:
-        ArgumentError: ``text`` is the digest of a frame, read from the saved options of a training
-            (``recipe.json``), instead of the frame.
+    """Return the frame, or the path with ``~`` expanded; ArgumentError for a digest without its
+    frame.
     """
     if isinstance(text, (Path, FrameSource)):
         return text
@@ -94,10 +86,7 @@ def is_frame(value: Any) -> bool:
 
 
 def to_pandas(value: Any) -> DataFrame:
-    """Convert a data frame of any library to pandas.
-
-    PyArrow converts PyArrow and Polars tables; other frames use the interchange protocol.
-    """
+    """Convert a data frame of any library to pandas, by PyArrow or the interchange protocol."""
     pandas = pandas_for("reading a data frame")
     if isinstance(value, pandas.DataFrame):
         frame: DataFrame = value
@@ -122,8 +111,8 @@ def as_text(frame: DataFrame) -> DataFrame:
             remedy="rename one of the two columns",
         )
     columns = {name: _text_column(frame.iloc[:, i]) for i, name in enumerate(names)}
-    found: DataFrame = pandas.DataFrame(columns, columns=names, dtype=str)
-    return found
+    text_frame: DataFrame = pandas.DataFrame(columns, columns=names, dtype=str)
+    return text_frame
 
 
 def _text_column(values: Series[Any]) -> Series[Any]:

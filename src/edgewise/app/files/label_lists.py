@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.frames import cell_text, pandas_for
 from edgewise.app.files.labels import distinct_labels
-from edgewise.app.files.read_table import read_json
 from edgewise.app.files.table import Table
 
 SEPARATORS = ("|", ";", ",")
@@ -17,19 +17,17 @@ ARRAYS = "["
 
 
 def find_separator(cells: Sequence[str]) -> str:
-    """Return the separator of the labels in a cell; "" if each cell is one label.
-
-    The separator is one of :data:`SEPARATORS`, or :data:`ARRAYS`. A single label may also contain
-    such a character. A separator is therefore accepted only if the cells have different numbers of
-    labels, and if there are fewer distinct labels than distinct cells.
+    """Return the separator of the labels in a cell, or "". It is accepted only if the cells have
+    different numbers of labels, and if there are fewer distinct labels than distinct cells, because
+    a single label may contain such a character.
     """
     distinct = {cell.strip() for cell in cells if cell.strip()}
     if distinct and all(_array(cell) is not None for cell in distinct):
         return ARRAYS
     for separator in SEPARATORS:
         lists = [split_labels(cell, separator) for cell in distinct]
-        labels = {label for each in lists for label in each}
-        if len({len(each) for each in lists}) > 1 and len(labels) < len(distinct):
+        labels = {label for cell_labels in lists for label in cell_labels}
+        if len({len(cell_labels) for cell_labels in lists}) > 1 and len(labels) < len(distinct):
             return separator
     return ""
 
@@ -46,25 +44,15 @@ def split_labels(cell: str, separator: str) -> list[str]:
 def label_columns(
     table: Table, column: str, separator: str, argument: str, labels: Sequence[str] = ()
 ) -> Table:
-    """Return a table of 0 and 1 with one column for each label, and no other columns.
-
-    Args:
-        table: the table.
-        column: column with several labels in a cell.
-        separator: separator of the labels.
-        argument: field that gives the column, such as ``data.target``; named in errors.
-        labels: labels of the training table, if ``table`` is not the training table; by default
-            all labels of ``table``.
-
-    Raises:
-        ArgumentError: a row has a label that the training table does not have.
+    """Return a table of 0 and 1 with one column for each label, and no other columns. Unless
+    ``labels`` is empty, a label outside of it is an error.
     """
     lists = [split_labels(cell, separator) for cell in table.texts(argument, column)]
     present = (label for row_labels in lists for label in row_labels)
     source = f"column {column!r} of {table.path.name}"
     names = list(labels) or distinct_labels(present, argument, source)
-    for row, each in enumerate(lists):
-        for label in set(each) - set(names):
+    for row, cell_labels in enumerate(lists):
+        for label in set(cell_labels) - set(names):
             raise ArgumentError(
                 argument,
                 expected=f"labels of the training table in column {column!r}",
@@ -72,13 +60,13 @@ def label_columns(
                 remedy="correct this row, or add training rows with this label",
             )
     sets = list(map(set, lists))
-    cells = {name: ["1" if name in each else "0" for each in sets] for name in names}
+    cells = {name: ["1" if name in cell_labels else "0" for cell_labels in sets] for name in names}
     return replace(table, frame=pandas_for("reading a table").DataFrame(cells, dtype=str))
 
 
 def _array(cell: str) -> list[str] | None:
     try:
-        labels = read_json(cell) if cell.lstrip().startswith("[") else None
+        labels = json.loads(cell) if cell.lstrip().startswith("[") else None
     except ValueError:
         return None
     return list(map(cell_text, labels)) if isinstance(labels, list) else None

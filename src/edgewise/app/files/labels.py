@@ -16,16 +16,9 @@ NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-
 
 
 def distinct_labels(labels: Iterable[str], argument: str, source: str) -> list[str]:
-    """Return the distinct labels, sorted: numbers by their value, other labels as text.
-
-    Args:
-        labels: labels as their file writes them.
-        argument: field that gives the labels, such as ``data.target``; named in errors.
-        source: file or column of the labels, for the error.
-
-    Raises:
-        ArgumentError: two labels look alike: they differ only in white space at their ends, in the
-            spelling of one number (7 and 7.0), or in the Unicode form of a character.
+    """Return the distinct labels, sorted: numbers by their value, other labels as text. Raises
+    ArgumentError if two labels differ only in white space at their ends, in the spelling of one
+    number (7 and 7.0), or in the Unicode form of a character.
     """
     distinct = sorted(set(labels))
     spelling: dict[Hashable, str] = {}

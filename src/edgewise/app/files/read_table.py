@@ -47,12 +47,8 @@ QUOTED = re.compile(r'^"((?:[^"]|"")*)"$')
 
 
 class Layout(NamedTuple):
-    """Layout of a text file with a table.
-
-    Attributes:
-        delimiter: delimiter of the cells.
-        skipped: number of lines before the header: 1 if Excel has written ``sep=;``, else 0.
-        spaced: whether a space that is not part of the cell follows each delimiter.
+    """Delimiter of a text file, number of lines before the header (1 if Excel has written
+    ``sep=;``), and whether a space that is not part of the cell follows each delimiter.
     """
 
     delimiter: str
@@ -78,19 +74,8 @@ def is_text(source: Path | FrameSource) -> bool:
 def read_table(
     source: str | Path | FrameSource, *, argument: str = "data.path", skip_blank: bool = False
 ) -> Table:
-    """Read a table whose first row names the columns, or a data frame.
-
-    Args:
-        source: the file, which may be compressed as ``.gz``, ``.bz2``, ``.xz`` or ``.zip``; or a
-            data frame.
-        argument: field that gives the source, such as ``data.path``; named in errors.
-        skip_blank: whether empty rows of a text file are skipped.
-
-    Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: the file is damaged, empty or too large for memory; or it has no rows, an
-            empty row before its end, a row with more or fewer cells than the header, or two columns
-            of the same name.
+    """Read a table whose first row names the columns, or a data frame. Raises ArgumentError for
+    damaged files, unequal rows, and empty rows before the end (unless ``skip_blank``).
     """
     source = open_source(source, argument)
     if isinstance(source, FrameSource):
@@ -112,12 +97,8 @@ def read_table(
 
 
 def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield for each row its line number and a dict of its cells; text is read in chunks.
-
-    Empty lines are skipped. Cells are text, or values of JSON in a file of JSON lines.
-
-    Raises:
-        MissingDataError, ArgumentError: see :func:`read_table`.
+    """Yield each row that is not empty: its line number, and its cells by name. Text is read in
+    chunks; cells are text, or values of JSON in a file of JSON lines.
     """
     if form_of(path) in OBJECTS:
         yield from _objects(path)
@@ -130,22 +111,10 @@ def table_rows(path: Path, *, argument: str = "data.path") -> Iterator[tuple[int
         chunks = _chunks(path, form, layout_of(path, form), argument, CHUNK)
     for lines, frame in chunks:
         names = list(frame.columns)
-        blank = _is_blank(frame)
+        blank = frame.isna().any(axis=1)
         for line, skip, *cells in zip(lines, blank, *(frame[n] for n in names), strict=True):
             if not skip:
                 yield line, dict(zip(names, cells, strict=True))
-
-
-def read_json(text: str) -> Any:
-    """Parse JSON.
-
-    Raises:
-        ValueError: the text is not JSON, is nested too deeply, or has an integer that is too long.
-    """
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("too many nested lists") from error
 
 
 def _of_text(path: Path, argument: str, skip_blank: bool) -> Table:
@@ -156,7 +125,7 @@ def _of_text(path: Path, argument: str, skip_blank: bool) -> Table:
     chunks = list(_chunks(path, form, layout, argument))
     frame = pandas.concat([frame for _, frame in chunks], ignore_index=True)
     lines = [line for numbers, _ in chunks for line in numbers]
-    blank = _is_blank(frame)
+    blank = frame.isna().any(axis=1).tolist()
     rows = [row for row, is_blank in enumerate(blank) if not is_blank]
     if not rows:
         raise _unusable(path, argument, "no rows", delimiter)
@@ -175,16 +144,8 @@ def _of_text(path: Path, argument: str, skip_blank: bool) -> Table:
 def _chunks(
     path: Path, form: TextForm, layout: Layout, argument: str, size: int | None = None
 ) -> Iterator[tuple[list[int], DataFrame]]:
-    """Yield the line numbers and rows of a CSV or TSV file, chunk by chunk.
-
-    The cells of a blank row are missing values.
-
-    Args:
-        path: the file.
-        form: encoding and size of the file.
-        layout: layout of the file.
-        argument: field that gives the file, for errors.
-        size: rows per chunk; ``None`` reads all rows at once.
+    """Yield line numbers and rows of a CSV or TSV file, ``size`` rows at once or all. The cells of
+    a blank row are missing values.
     """
     pandas = pandas_for("reading a table")
     names: list[str] = []
@@ -219,23 +180,23 @@ def _chunks(
                 # This engine distinguishes a missing cell from an empty cell.
                 engine="python",
                 chunksize=size or form.lines + 2,
-            ) as parts,
+            ) as chunks,
         ):
-            for read in parts:
+            for chunk in chunks:
                 # A copy has one block for all columns. With 9,000 blocks, this takes minutes.
-                part = read.copy()
-                texts = ["\0".join(cells) for cells in part.fillna("").to_numpy().tolist()]
+                rows = chunk.copy()
+                texts = ["\0".join(cells) for cells in rows.fillna("").to_numpy().tolist()]
                 # In TSV a quotation mark within a cell is an ordinary character.
                 if delimiter == "\t" and any('"' in text for text in texts):
-                    part = part.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
+                    rows = rows.apply(lambda c: c.str.replace(QUOTED, _unquoted, regex=True))
                 elif not quotes_checked and any(map(SPACED_QUOTE.search, texts)):
                     _refuse_quotes(path, form, layout, argument)
                     quotes_checked = True
                 lines = [end := end + 1 + len(LINE_END.findall(text)) for text in texts]
                 if not names:
-                    names = _names(part, path, argument, delimiter)
-                    part, lines = part.iloc[1:], lines[1:]
-                yield lines, _fitted(part, names)
+                    names = _names(rows, path, argument, delimiter)
+                    rows, lines = rows.iloc[1:], lines[1:]
+                yield lines, _fitted(rows, names)
     except (_WrongWidthError, pandas.errors.ParserError, csv.Error) as error:
         raise _bad_row(path, form, layout, argument, str(error)) from error
 
@@ -264,16 +225,9 @@ class _WrongWidthError(Exception):
     """Error: a row has more or fewer cells than the header."""
 
 
-def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
-    """Return the names of the columns, without empty columns at the end (spreadsheets add them).
-
-    Args:
-        part: cells of the file, of which the first row has the names.
-        path: the file, for the error.
-        argument: field that gives the file, for the error.
-        delimiter: delimiter of the cells, for the error.
-    """
-    names = [str(name).strip() for name in part.iloc[0].fillna("")]
+def _names(cells: DataFrame, path: Path, argument: str, delimiter: str) -> list[str]:
+    """Return the names in the first row, without empty ones at its end (from spreadsheets)."""
+    names = [str(name).strip() for name in cells.iloc[0].fillna("")]
     while len(names) > 1 and not names[-1]:
         names.pop()
     name, count = Counter(names).most_common(1)[0]
@@ -282,41 +236,24 @@ def _names(part: DataFrame, path: Path, argument: str, delimiter: str) -> list[s
     return names
 
 
-def _fitted(part: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Name the columns, and set the cells of blank rows to missing values.
-
-    Raises:
-        _WrongWidthError: a row has more or fewer cells than there are names.
-    """
+def _fitted(cells: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Name the columns, and set the cells of blank rows to missing values."""
     width = len(names)
-    if (part.iloc[:, width:].fillna("") != "").to_numpy().any():
+    if (cells.iloc[:, width:].fillna("") != "").to_numpy().any():
         raise _WrongWidthError
-    part = part.iloc[:, :width].set_axis(list(names), axis=1)
-    first, others = part.iloc[:, 0].fillna(""), part.iloc[:, 1:].fillna("")
+    cells = cells.iloc[:, :width].set_axis(list(names), axis=1)
+    first, others = cells.iloc[:, 0].fillna(""), cells.iloc[:, 1:].fillna("")
     blank = (first.str.strip() == "") & (others == "").all(axis=1)
-    blank &= (width > 1) | part.isna().any(axis=1)
-    if part[~blank].isna().to_numpy().any():
+    blank &= (width > 1) | cells.isna().any(axis=1)
+    if cells[~blank].isna().to_numpy().any():
         raise _WrongWidthError
-    return part.mask(blank) if blank.any() else part
-
-
-def _is_blank(frame: DataFrame) -> list[bool]:
-    found: list[bool] = frame.isna().any(axis=1).tolist()
-    return found
+    return cells.mask(blank) if blank.any() else cells
 
 
 def _bad_row(
     path: Path, form: TextForm, layout: Layout, argument: str, cause: str
 ) -> ArgumentError:
-    """Return the error for the first row that pandas could not use, with its line number.
-
-    Args:
-        path: the file.
-        form: encoding and size of the file.
-        layout: layout of the file.
-        argument: field that gives the file, for the error.
-        cause: message of pandas, for the error if no row is found.
-    """
+    """Return the error for the first row that pandas could not use, with its line number."""
     delimiter = layout.delimiter
     with opened_text(path, form.encoding) as text:
         records = _records(text, layout)
@@ -340,10 +277,8 @@ def _bad_row(
 def _records(
     lines: Iterable[str], layout: Layout, *, strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row as ``(line, cells)``.
-
-    ``line`` is the number of the last line of the row; a quoted cell may span several lines.
-    ``strict`` raises ``csv.Error`` for wrong quotes.
+    """Yield the last line number and the cells of each row; ``strict`` raises csv.Error for wrong
+    quotes.
     """
     quoting: Any = csv.QUOTE_NONE if layout.delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader(
@@ -358,10 +293,7 @@ def _records(
 
 
 def layout_of(path: Path, form: TextForm) -> Layout:
-    """Detect the layout of a text file from its first lines.
-
-    Its delimiter is the one for which most rows have as many cells as the header.
-    """
+    """Detect the layout; with its delimiter, most of the first rows are as wide as the header."""
     with opened_text(path, form.encoding) as text:
         sample = list(islice(text, SAMPLE))
     separator_line = SEPARATOR_LINE.fullmatch(sample[0]) if sample else None
@@ -404,7 +336,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                row = read_json(line)
+                row = json.loads(line)
             except ValueError as error:
                 raise _no_object(path, f"{error} in line {number}") from error
             if not isinstance(row, dict):
@@ -470,8 +402,8 @@ def _of_sheet(path: Path, sheet: DataFrame) -> Table:
         )
     names = [name.strip() or str(i + 1) for i, name in enumerate(cells.iloc[0])]
     frame = cells.iloc[1:].set_axis(names, axis=1)
-    kept = ~(frame == "").all(axis=1)
-    return Table(path, as_text(frame[kept]), (frame.index[kept] + 1).tolist())
+    has_cells = ~(frame == "").all(axis=1)
+    return Table(path, as_text(frame[has_cells]), (frame.index[has_cells] + 1).tolist())
 
 
 def _unusable(path: Path, argument: str, got: str, delimiter: str) -> ArgumentError:

@@ -46,12 +46,8 @@ LEGACY = "cp1252"  # Superset of Latin-1 that Windows writes.
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, and decompress it if its suffix is ``.gz``, ``.bz2``, ``.xz`` or ``.zip``.
-
-    Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: the file cannot be read, an archive is damaged or larger than the limit
-            ``unpacked_bytes``, or a zip does not contain exactly one file.
+    """Open a file, decompressed if its suffix is ``.gz``, ``.bz2``, ``.xz`` or ``.zip``. Content
+    above the limit ``unpacked_bytes`` is an error.
     """
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "no such file"
@@ -94,7 +90,7 @@ class _Counted(io.RawIOBase):
 @contextmanager
 def _only_member(path: Path) -> Iterator[IO[bytes]]:
     with zipfile.ZipFile(path) as archive:
-        names = [one.filename for one in archive.infolist() if not one.is_dir()]
+        names = [member.filename for member in archive.infolist() if not member.is_dir()]
         names = [name for name in names if not name.startswith("__MACOSX/")]
         if len(names) != 1:
             listed = f": {', '.join(names[:5])}" if names else ""
@@ -127,11 +123,7 @@ def opened_text(path: Path, encoding: str) -> Iterator[IO[str]]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file, decompressed as by :func:`unpacked`.
-
-    Raises:
-        MissingDataError, ArgumentError: see :func:`unpacked`.
-    """
+    """Return the content of a file, decompressed as by :func:`unpacked`."""
     blocks: list[bytes] = []
     size = 0
     with unpacked(path) as file:
@@ -152,21 +144,10 @@ class TextForm(NamedTuple):
 
 
 def text_form(path: Path, *, by_line: bool = False) -> TextForm:
-    """Detect the encoding of a text file, and count its characters and lines.
-
-    The first bytes show UTF-16 and UTF-32; other files are UTF-8. If the first non-ASCII character
-    is not valid UTF-8, the file is read as Windows-1252 ("Latin-1"), with a warning. If only a
-    later character is invalid, the file is damaged and an error is raised.
-
-    Args:
-        path: the file.
-        by_line: whether the file will be read line by line, so that the limit ``line_characters``
-            holds.
-
-    Raises:
-        MissingDataError: see :func:`unpacked`.
-        ArgumentError: see :func:`unpacked`; or the file is not text, has only white space, or has a
-            line that is too long. The error names the line.
+    """Detect the encoding of a text file, and count its characters and lines. If the first non-
+    ASCII character is not valid UTF-8, the file is read as Windows-1252, with a warning; if only a
+    later character is invalid, the file is damaged. ``by_line`` applies the limit
+    ``line_characters``.
     """
     if by_line:
         # The module csv refuses cells that are longer, and has no argument for this.
@@ -206,13 +187,7 @@ def text_form(path: Path, *, by_line: bool = False) -> TextForm:
 
 
 class _NotDecodedError(Exception):
-    """Error: a byte cannot be decoded.
-
-    Args:
-        error: error of the decoder.
-        line: line of the byte, from 1.
-        foreign: whether valid non-ASCII text precedes the byte.
-    """
+    """Error: a byte cannot be decoded; ``foreign`` if valid non-ASCII text precedes it."""
 
     def __init__(self, error: UnicodeDecodeError, line: int, foreign: bool) -> None:
         super().__init__(error.reason)
@@ -250,9 +225,9 @@ def _looked_through(path: Path, encoding: str, by_line: bool) -> TextForm:
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                before = error.object[: error.start].decode(encoding, "ignore")
-                foreign = foreign or not before.isascii()
-                raise _NotDecodedError(error, lines + before.count("\n") + 1, foreign) from error
+                preceding = error.object[: error.start].decode(encoding, "ignore")
+                foreign = foreign or not preceding.isascii()
+                raise _NotDecodedError(error, lines + preceding.count("\n") + 1, foreign) from error
             characters, lines = characters + len(text), lines + text.count("\n")
             blank, foreign = blank and not text.strip(), foreign or not text.isascii()
             if by_line:  # A line within one block is shorter than the limit.
@@ -269,21 +244,12 @@ def _looked_through(path: Path, encoding: str, by_line: bool) -> TextForm:
 
 
 def read_text(path: Path) -> str:
-    r"""Return the content of a UTF-8 text file, with ``\n`` as line ends.
-
-    Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: the file is damaged, empty, or not UTF-8 (the error names the line).
-    """
+    """Return the content of a text file of a public data set, with line feeds as line ends."""
     return _with_line_feeds(_decoded(path))
 
 
 def read_own_text(path: Path) -> str:
-    """Return the content of a user's file, in any encoding that :func:`text_form` detects.
-
-    Raises:
-        MissingDataError, ArgumentError: see :func:`text_form`; or memory cannot hold the file.
-    """
+    """Return the content of a user's file, in any encoding that :func:`text_form` detects."""
     return _with_line_feeds(_own(path))
 
 
@@ -302,11 +268,7 @@ def _with_line_feeds(text: str) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 text file, split at line feeds, without blank lines at the end.
-
-    Raises:
-        MissingDataError, ArgumentError: see :func:`read_text`.
-    """
+    """Return the lines of a UTF-8 text file, split at line feeds, without blank ones at its end."""
     return _lines_of(_decoded(path))
 
 
@@ -324,18 +286,7 @@ def _lines_of(text: str) -> list[str]:
 
 
 def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
-    """Read lines of numbers separated by commas, ``[lines, columns]``.
-
-    Args:
-        path: the file.
-        integers: whether the numbers must be integers, returned as int64 instead of float64.
-
-    Raises:
-        MissingDataError: see :func:`read_text`.
-        ArgumentError: see :func:`read_text`; or a value is not a number, not an integer, or out of
-            the range of float32, or a line has another number of values than the first line. The
-            error names line and column.
-    """
+    """Read lines of numbers separated by commas, ``[lines, columns]``, as float64 or int64."""
     rows = []
     for line_number, line in enumerate(read_lines(path), 1):
         fields = line.split(",")
@@ -370,33 +321,20 @@ def is_whole(value: float) -> bool:
 
 
 def raw_texts(data: str, sources: dict[str, str]) -> dict[str, str]:
-    """Return the text of each file of a public data set, by file name.
-
-    Args:
-        data: name of the data set.
-        sources: dict from each file name to its web address; see :func:`find_files`.
-    """
+    """Return the text of each file of a public data set, by file name; see :func:`find_files`."""
     folder = find_files(data, sources)
     return {name: read_text(folder / name) for name in sources}
 
 
-def check_line_count(path: Path, got: Sequence[object] | Tensor, wanted: int, what: str) -> None:
-    """Check that a file has ``wanted`` lines.
-
-    Args:
-        path: the file.
-        got: lines of the file.
-        wanted: required number of lines.
-        what: name of the items that have one line each, for the error.
-
-    Raises:
-        ArgumentError: the file has more or fewer lines.
-    """
-    if len(got) != wanted:
+def check_line_count(
+    path: Path, lines: Sequence[object] | Tensor, num_lines: int, what: str
+) -> None:
+    """Raise ArgumentError if a file does not have one line for each of the items ``what``."""
+    if len(lines) != num_lines:
         raise unreadable(
             path,
-            expected=f"one line for each of the {wanted} {what}",
-            got=counted(len(got), "line"),
+            expected=f"one line for each of the {num_lines} {what}",
+            got=counted(len(lines), "line"),
             remedy="use files of the same data set",
         )
 
@@ -408,11 +346,11 @@ def _decoded(path: Path) -> str:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        named = encoding.removesuffix("-sig").upper()
+        encoding_name = encoding.removesuffix("-sig").upper()
         got = f"{error.reason} ({error.object[error.start]:#04x})"
         raise unreadable(
             path,
-            expected=f"text in {named}",
+            expected=f"text in {encoding_name}",
             got=got,
             remedy="save the file again as UTF-8",
             line=line,

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.frames import as_text, pandas_for, to_pandas
-from edgewise.app.files.read_table import is_table, read_json, table_rows
+from edgewise.app.files.read_table import is_table, table_rows
 from edgewise.app.files.reading import opened_text, text_form
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line number of each row, and its cells by column name; text is read in chunks.
-
-    Files for which :func:`edgewise.app.files.read_table.is_table` holds have named columns. Each
-    line of any other file is one input, in the column ``input``.
-
-    Args:
-        path: the file, compressed or not.
-        columns: columns that a table must have.
-
-    Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: a column is missing, a row has more or fewer cells than the header, or the
-            file is damaged.
+    """Yield the line number and the cells by name of each row of a table with at least these
+    columns. Each line of a file that is no table is one input, in the column ``input``.
     """
     if is_table(path):
         for line, row in table_rows(path, argument=str(path)):
@@ -38,17 +28,14 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[st
 
 
 def frame_rows(value: Any) -> list[dict[str, Any]]:
-    """Return the rows of a data frame, with cells as text as in a CSV file.
-
-    Values that CSV cannot represent, such as lists, stay as they are.
-    """
+    """Return the rows of a data frame, with cells as in a CSV file; lists stay as they are."""
     frame: Any = to_pandas(value)
     pandas = pandas_for("reading a data frame")
 
     def cell(text: str, raw: Any) -> Any:
         if pandas.api.types.is_scalar(raw):
             return text
-        return read_json(text) if hasattr(raw, "tolist") else raw
+        return json.loads(text) if hasattr(raw, "tolist") else raw
 
     names = [str(name) for name in frame.columns]
     texts = as_text(frame).to_numpy().tolist()

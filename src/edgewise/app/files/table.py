@@ -28,16 +28,9 @@ DECIMAL_COMMA = r"\s*[+-]?\d+,\d+(?:[eE][+-]?\d+)?\s*"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a file or data frame, as text.
-
-    Attributes:
-        path: the file or the frame.
-        frame: cells as text.
-        lines: line number of each row of a text file or an Excel sheet, with the header in line 1;
-            position of each row, from 0, of a frame or a Parquet file.
-        delimiter: delimiter of a text file.
-        named: whether the format stores column names, so that the first row is always data.
-        header: cells of the first row, with the white space that column names do not have.
+    """Rows of a file or data frame, as text. ``lines`` has the line number of each row, ``header``
+    the cells of the first row with their white space, and ``named`` says whether the format stores
+    column names, so that the first row is always data.
     """
 
     path: Path | FrameSource
@@ -71,14 +64,7 @@ class Table:
         return replace(self, frame=self.frame.iloc[list(rows)], lines=lines)
 
     def without_header(self, names: Sequence[str]) -> Table:
-        """Rename the columns of a table without a header.
-
-        The reader has used the first data row as column names, so this row is inserted again as row
-        1. If the format stores column names, the columns are renamed and no row is inserted.
-
-        Raises:
-            ArgumentError: the number of columns differs from that of ``names``.
-        """
+        """Insert the column names, which are data, as row 1, and rename the columns."""
         if self.frame.shape[1] != len(names):
             raise unreadable(
                 self.path,
@@ -95,11 +81,7 @@ class Table:
         return replace(self, frame=frame, lines=[1, *self.lines])
 
     def texts(self, argument: str, column: str) -> list[str]:
-        """Return the cells of a column.
-
-        Raises:
-            ArgumentError: there is no such column; the error suggests the most similar name.
-        """
+        """Return the cells of a column; ArgumentError suggests the most similar name."""
         self.check_column(argument, column)
         return self.columns[column]
 
@@ -122,17 +104,8 @@ class Table:
         *,
         allow_missing: bool = False,
     ) -> Tensor:
-        """Return columns as float64 ``[rows, columns]``.
-
-        Args:
-            argument: the field that names the columns.
-            columns: names of the columns.
-            remedy: remedy of the error for a cell that is not a number.
-            allow_missing: whether missing values become NaN.
-
-        Raises:
-            ArgumentError: there is no such column, or a cell is not a finite number within the
-                range of float32; the error names its row.
+        """Return columns as float64 ``[rows, columns]``, NaN for missing values if these are
+        allowed.
         """
         numbers = torch.empty(len(columns), len(self), dtype=torch.double)
         for i, column in enumerate(columns):
@@ -151,10 +124,8 @@ class Table:
         return numbers.T.contiguous()
 
     def parsed(self, argument: str, column: str) -> Series[Any]:
-        """Return the numbers in a column as float64, NaN for other cells.
-
-        Raises:
-            ArgumentError: there is no such column, or it has decimal commas and decimal points.
+        """Return the numbers in a column as float64, NaN for other cells. Raises ArgumentError if
+        it has decimal commas and decimal points.
         """
         self.check_column(argument, column)
         cells = self.frame[column]
@@ -193,46 +164,34 @@ class Table:
     def choose(
         self,
         argument: str,
-        named: str,
+        column: str,
         candidates: Sequence[str],
         what: str,
         taken: Collection[str] = (),
         *,
         of_words: bool = False,
     ) -> str:
-        """Return the named column, or the only candidate if none is named.
-
-        Args:
-            argument: the field that names the column, such as ``data.target``.
-            named: value of the field; "" if no column is named.
-            candidates: possible columns.
-            what: description for the error, such as "the column of numbers to predict".
-            taken: columns that other fields use.
-            of_words: whether a column of numbers cannot be meant, so that the error does not
-                suggest one.
-
-        Raises:
-            ArgumentError: the named column does not exist or is taken, or there is not exactly
-                one candidate; the error lists the candidates.
+        """Return the named column, or the only candidate if none is named. ``what`` describes it in
+        the error, and ``of_words`` keeps the error from suggesting a column of numbers.
         """
         free = [name for name in self.frame.columns if name not in taken]
-        if named:
-            self.texts(argument, named)
-            if named not in taken:
-                return named
+        if column:
+            self.texts(argument, column)
+            if column not in taken:
+                return column
         elif len(candidates) == 1:
             return candidates[0]
         listed = candidates or free or list(self.frame.columns)
         shown = ", ".join(repr(name) for name in listed[:12])
-        more = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
+        others = f" and {len(listed) - 12} more" if len(listed) > 12 else ""
         expected = f"{what} in {self.path.name}"
-        if named:
+        if column:
             expected += ", which no other field uses"
-            got = f"{named!r}, which another field uses"
+            got = f"{column!r}, which another field uses"
         elif candidates:
-            got = f"{counted(len(candidates), 'possible column')}: {shown}{more}"
+            got = f"{counted(len(candidates), 'possible column')}: {shown}{others}"
         else:
-            got = f"{'no such column among' if free else 'only the columns'} {shown}{more}"
+            got = f"{'no such column among' if free else 'only the columns'} {shown}{others}"
         # Without a candidate, suggest the last column, as targets are usually there.
         if of_words and not candidates:
             free = [name for name in free if name not in self.numeric]
@@ -261,11 +220,8 @@ def _are_missing(cells: Series[Any]) -> Series[Any]:
 
 
 def as_numbers(cells: Series[Any], delimiter: str = ",") -> Series[Any]:
-    """Convert cells to float64, with NaN for cells without a finite number in float32's range.
-
-    Args:
-        cells: cells of a column.
-        delimiter: delimiter of the file; with semicolons, ``1,5`` has a decimal comma.
+    """Convert cells to float64, NaN for cells without a finite number in float32's range. With
+    semicolons as delimiter, ``1,5`` has a decimal comma.
     """
     if delimiter == ";":
         decimal = cells.str.fullmatch(DECIMAL_COMMA)
@@ -291,11 +247,7 @@ def as_number(text: str, delimiter: str = ",") -> float:
 
 
 def check_varies(numbers: Tensor, argument: str, column: str, path: Path | FrameSource) -> None:
-    """Check that training targets are not all equal.
-
-    Raises:
-        ArgumentError: all targets are equal.
-    """
+    """Raise ArgumentError if all training targets are equal."""
     if (numbers == numbers[0]).all():
         raise ArgumentError(
             argument,

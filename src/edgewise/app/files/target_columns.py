@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from itertools import compress
+from operator import not_
 from typing import Literal
 
 import torch
@@ -23,26 +25,9 @@ SHOWN = 12  # Maximum number of columns that an error lists.
 
 
 class TargetColumns:
-    """Target columns of a table.
-
-    Args:
-        table: the table.
-        names: the columns, as :func:`target_names` returns them.
-        task_type: ``regression`` reads numbers, and ``classification`` reads classes. ``auto``
-            reads classes if a column has only 0 and 1, or few distinct texts that are not all
-            numbers.
-        argument: field that gives the columns, such as ``data.target``; named in errors.
-        classes: names of the classes of each column, if they are known, such as those of the
-            training table; empty for numbers.
-
-    Attributes:
-        classes: names of the classes of each column; empty for numbers.
-        values: numbers or indices of classes in float64, NaN for a missing value,
-            ``[rows, columns]``.
-
-    Raises:
-        ArgumentError: a cell is not a number or not a known class, or a column has too many
-            classes.
+    """Target columns of a table: ``classes`` of each column, empty for numbers; and ``values``,
+    numbers or class indices ``[rows, columns]``, NaN for a missing value. The argument ``classes``
+    has the classes of the training table, if they are known.
     """
 
     def __init__(
@@ -55,10 +40,10 @@ class TargetColumns:
         classes: Sequence[tuple[str, ...]] | None = None,
     ) -> None:
         self.table, self.names, self.argument = table, names, argument
-        given: Sequence[tuple[str, ...] | None] = classes or [None] * len(names)
+        classes_by_column: Sequence[tuple[str, ...] | None] = classes or [None] * len(names)
         columns = [
-            _read(table, name, task_type, argument, known)
-            for name, known in zip(names, given, strict=True)
+            _read(table, name, task_type, argument, column_classes)
+            for name, column_classes in zip(names, classes_by_column, strict=True)
         ]
         self.classes = [classes for classes, _ in columns]
         self.values = torch.tensor(
@@ -66,19 +51,10 @@ class TargetColumns:
         ).T.contiguous()
 
     def describe(self, train: Tensor, *, fraction: bool = False) -> tuple[Target, ...]:
-        """Return a description of each column, with statistics of the training rows.
-
-        A warning names the class columns for which the training rows have a single class.
-
-        Args:
-            train: values of the training rows, ``[rows, columns]``.
-            fraction: whether the numbers are fractions. Their outputs need no scale.
-
-        Raises:
-            ArgumentError: in the training rows, a target has no value, a target of numbers has only
-                one value, or every target has only one value.
+        """Return a description of each column, with statistics of the training rows ``[rows,
+        columns]``. A warning names the columns with a single class; fractions need no scale.
         """
-        found, constant = [], []
+        targets, constant = [], []
         for name, classes, column in zip(self.names, self.classes, train.unbind(1), strict=True):
             values = column[~column.isnan()]
             if not len(values):
@@ -90,58 +66,47 @@ class TargetColumns:
                 )
             if classes:
                 counts = torch.bincount(values.long(), minlength=len(classes)).tolist()
-                found.append(Target(name, classes, counts=tuple(counts)))
+                targets.append(Target(name, classes, counts=tuple(counts)))
                 if max(counts) == len(values):
                     got = f"{classes[counts.index(len(values))]} in all {len(values)} rows"
                     constant.append((name, got))
                 continue
             check_varies(values, self.argument, name, self.table.path)
             mean, std = float(values.mean()), float(values.std(correction=0))
-            found.append(Target(name) if fraction else Target(name, mean=mean, std=std))
+            targets.append(Target(name) if fraction else Target(name, mean=mean, std=std))
         if constant:
-            (name, got), more = constant[0], len(constant) - 1
+            (name, got), num_others = constant[0], len(constant) - 1
             expected = f"at least two classes of {name!r} in the training rows"
-            if len(constant) == len(found):
+            if len(constant) == len(targets):
                 raise ArgumentError(
                     self.argument,
                     expected=expected,
                     got=got,
                     remedy="name another column, add rows, or split the rows in another way",
                 )
-            others = f", and {more} more such columns" * (more > 0)
+            others = f", and {num_others} more such columns" * (num_others > 0)
             warnings.warn(
                 f"`{self.argument}`: expected {expected}; got {got}{others}", stacklevel=3
             )
-        return tuple(found)
+        return tuple(targets)
 
 
 def target_names(
     table: Table,
-    named: str | Sequence[str],
+    requested: str | Sequence[str],
     taken: Collection[str],
     skip: Callable[[Sequence[str]], bool] = lambda _: False,
     argument: str = "data.target",
 ) -> list[str]:
-    """Return the names of the target columns.
-
-    Args:
-        table: the table.
-        named: one name, or several in a list or separated by commas. Empty takes the only column of
-            numbers or of few distinct texts.
-        taken: columns that other fields use.
-        skip: function that is given the texts of a column, and returns true if the column is no
-            candidate, such as a column of SMILES.
-        argument: field that gives the columns, such as ``data.target``; named in errors.
-
-    Raises:
-        ArgumentError: a column does not exist, or is taken; or none is named and the table does not
-            have exactly one candidate. The error lists the candidates.
+    """Return the names of the target columns, ``requested`` as a list or separated by commas. By
+    default, it is the only column of numbers or of few distinct texts that is not ``taken`` and
+    whose texts ``skip`` does not exclude.
     """
-    whole = named if isinstance(named, str) else ",".join(named)
-    if whole:
-        # If the whole text, commas included, is the name of a column, take this column.
-        given = named.split(",") if isinstance(named, str) else list(named)
-        names = [whole] if whole in table.columns else list(dict.fromkeys(given))
+    text = requested if isinstance(requested, str) else ",".join(requested)
+    if text:
+        # A column name may itself contain commas.
+        names = text.split(",") if isinstance(requested, str) else requested
+        names = [text] if text in table.columns else list(dict.fromkeys(names))
         return [table.choose(argument, name, (), "a target column", taken) for name in names]
     free = [name for name in table.frame.columns if name not in taken]
     numeric = set(table.numeric)
@@ -153,12 +118,12 @@ def target_names(
     candidates = [name for name in candidates if not table.counts_rows(name)] or candidates
     if len(candidates) > 1:
         shown = ", ".join(map(repr, candidates[:SHOWN]))
-        more = len(candidates) - SHOWN
+        num_hidden = len(candidates) - SHOWN
         raise ArgumentError(
             argument,
             expected=f"the names of the columns of {table.path.name} to predict",
             got=f"none, and there are {len(candidates)} candidates: {shown}"
-            + f" and {more} more" * (more > 0),
+            + f" and {num_hidden} more" * (num_hidden > 0),
             remedy=f"name one column, or several to train them together: "
             f"--{argument} {_typed(candidates[:1])} or --{argument} {_typed(candidates[:2])}",
         )
@@ -181,16 +146,8 @@ def _typed(names: Sequence[str]) -> str:
 def missing_cells(
     table: Table, name: str, task_type: TaskType = "auto", classes: Collection[str] = ()
 ) -> list[bool]:
-    """Return for each cell of a target column whether its value is missing.
-
-    A blank cell is missing. ``NA``, ``NaN`` and ``null`` are missing numbers; in a column of other
-    texts, they are labels.
-
-    Args:
-        table: the table.
-        name: the column.
-        task_type: see :class:`TargetColumns`.
-        classes: classes of the training table, if they are known.
+    """Return for each cell of a target column whether its value is missing. ``NA``, ``NaN`` and
+    ``null`` are missing numbers; in a column of other texts, they are labels.
     """
     numeric = task_type == "regression" or name in table.numeric
     return [
@@ -202,7 +159,7 @@ def missing_cells(
 def _labels(table: Table, name: str) -> list[str]:
     """Return the labels of a column, without missing ones."""
     missing = missing_cells(table, name)
-    return [text for text, none in zip(table.columns[name], missing, strict=True) if not none]
+    return list(compress(table.columns[name], map(not_, missing)))
 
 
 def _holds_classes(table: Table, name: str) -> bool:
@@ -214,10 +171,7 @@ def _holds_classes(table: Table, name: str) -> bool:
 
 
 def _ordered(labels: Sequence[str]) -> tuple[str, ...]:
-    """Sort classes; a name that ends with another name (inactive, active) comes first.
-
-    Of two classes, the second is the positive one.
-    """
+    """Sort classes, the positive one last: inactive, active."""
 
     def negates(label: str) -> bool:
         return any(label != other and label.lower().endswith(other.lower()) for other in labels)
@@ -232,13 +186,13 @@ def _read(
     name: str,
     task_type: TaskType,
     argument: str,
-    known: tuple[str, ...] | None,
+    training_classes: tuple[str, ...] | None,
 ) -> tuple[tuple[str, ...], list[float]]:
     """Return the classes of a column, and its values."""
     texts = table.texts(argument, name)
     column = f"column {name!r} of {table.path.name}"
-    classes = known or ()
-    if known is None and (
+    classes = training_classes or ()
+    if training_classes is None and (
         task_type == "classification" or (task_type == "auto" and _holds_classes(table, name))
     ):
         classes = _ordered(distinct_labels(_labels(table, name), argument, column))
@@ -253,13 +207,13 @@ def _read(
             warn_misread(table, name, classes, argument)
     if not classes:
         numbers = table.numbers(argument, [name], allow_missing=True)[:, 0].tolist()
-        if task_type == "auto" and known is None:
+        if task_type == "auto" and training_classes is None:
             _note_numbers(name, numbers, argument)
         return (), numbers
     index = {label: float(number) for number, label in enumerate(classes)}
     missing = missing_cells(table, name, classes=classes)
-    for row, (text, none) in enumerate(zip(texts, missing, strict=True)):
-        if not none and text not in index:
+    for row, (text, is_blank) in enumerate(zip(texts, missing, strict=True)):
+        if not is_blank and text not in index:
             raise ArgumentError(
                 argument,
                 expected=f"one of the classes {', '.join(classes)} in column {name!r}, as in the "
@@ -268,7 +222,7 @@ def _read(
                 remedy="correct this row, or add training rows of this class",
             )
     return classes, [
-        math.nan if none else index[text] for text, none in zip(texts, missing, strict=True)
+        math.nan if is_blank else index[text] for text, is_blank in zip(texts, missing, strict=True)
     ]
 
 

@@ -12,14 +12,9 @@ from torch import Tensor
 class Target(NamedTuple):
     """A column that the model predicts: a number, or one of several classes.
 
-    For a number, the model has one output, in the unit of the column. For two classes it has one
-    output, the logit of the second class. For more classes it has one logit per class.
-
-    Attributes:
-        name: name of the column.
-        classes: names of the classes; empty for a number.
-        mean, std: mean and standard deviation of the numbers in the training set.
-        counts: number of training examples of each class.
+    A number has one output, in the unit of the column; two classes have one, the logit of the
+    second class; more classes have one logit each. ``mean`` and ``std`` are those of the numbers in
+    the training set, ``counts`` its examples per class.
     """
 
     name: str
@@ -47,34 +42,24 @@ def class_counts(classes: Tensor, num_classes: int) -> tuple[int, ...]:
 
 def split_outputs(targets: Sequence[Target], outputs: Tensor) -> tuple[Tensor, ...]:
     """Split the outputs of a model into the outputs ``[..., width]`` of each target."""
-    parts: tuple[Tensor, ...] = outputs.split([target.width for target in targets], dim=-1)
-    return parts
+    split: tuple[Tensor, ...] = outputs.split([target.width for target in targets], dim=-1)
+    return split
 
 
 def probabilities(target: Target, outputs: Tensor) -> Tensor:
-    """Return the class probabilities ``[..., classes]`` of a target.
-
-    Args:
-        target: target with classes.
-        outputs: its logits ``[..., width]``.
-    """
+    """Return the class probabilities ``[..., classes]`` of logits ``[..., width]``."""
     if target.width > 1:
         return outputs.softmax(-1)
     second = outputs.sigmoid()
     return torch.cat([1 - second, second], dim=-1)
 
 
-def mean_prediction(targets: Sequence[Target], each: Tensor) -> Tensor:
-    """Return the outputs ``[M, widths]`` of the mean prediction of several models.
-
-    Numbers are averaged, and the probabilities of classes.
-
-    Args:
-        targets: targets of the outputs.
-        each: outputs of each model, ``[models, M, widths]``.
+def mean_prediction(targets: Sequence[Target], outputs_of_models: Tensor) -> Tensor:
+    """Average the numbers and the class probabilities of models, ``[models, M, widths]``, as
+    outputs.
     """
-    parts = zip(targets, split_outputs(targets, each), strict=True)
-    return torch.cat([_mean(target, outputs) for target, outputs in parts], dim=-1)
+    by_target = zip(targets, split_outputs(targets, outputs_of_models), strict=True)
+    return torch.cat([_mean(target, outputs) for target, outputs in by_target], dim=-1)
 
 
 def _mean(target: Target, outputs: Tensor) -> Tensor:

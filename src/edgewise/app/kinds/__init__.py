@@ -44,11 +44,8 @@ class Registry(Mapping[str, T], Generic[T]):
     """Entries of all kinds by name; those of Edgewise have precedence.
 
     Packages are imported when the registry is listed, or when a name is looked up that Edgewise
-    itself does not have.
-
-    Args:
-        field: attribute of :class:`Kind` that holds the entries.
-        shared: entries that belong to several kinds.
+    itself does not have. ``field`` is the attribute of :class:`Kind` that holds the entries, and
+    ``shared`` has entries that belong to several kinds.
     """
 
     def __init__(self, field: str, shared: Mapping[str, T] | None = None) -> None:
@@ -112,14 +109,6 @@ def find(name: str) -> Recipe:
 
 
 def entry_for(predictor: Predictor, field: str) -> Any:
-    """Return the entry of a kind for the class of a predictor, or for its nearest base class.
-
-    Args:
-        predictor: predictor of a run.
-        field: "cases" or "explanations".
-
-    Returns:
-        None if no kind has an entry.
-    """
+    """Return the entry in "cases" or "explanations" for a predictor's nearest class, or None."""
     entries = {kind: make for k in kinds() for kind, make in getattr(k, field).items()}
     return next((entries[c] for c in type(predictor).__mro__ if c in entries), None)

@@ -29,10 +29,7 @@ _loaded: list[Plugin] | None = None
 
 
 def plugins() -> list[Plugin]:
-    """Return the plugins of all installed packages; the first call imports the packages.
-
-    A package that cannot be imported is ignored with a :class:`PluginWarning` that names it.
-    """
+    """Return the plugins of all installed packages, imported by the first call."""
     global _loaded  # noqa: PLW0603 - cache of the plugins, filled while they load
     if _loaded is None:
         _loaded = []

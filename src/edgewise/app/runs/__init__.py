@@ -6,7 +6,6 @@ from edgewise.app.runs.baseline_results import (
     Baseline,
     baselines,
     best_of,
-    is_large,
     lower_is_better,
     main_metric,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "evaluate_run",
     "fields_of",
     "from_record",
-    "is_large",
     "load",
     "load_recipe",
     "lower_is_better",

@@ -14,10 +14,10 @@ from torch import nn
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.runs.recipe_fields import fields_of, with_values
-from edgewise.app.runs.record import from_record, load_recipe, to_record
+from edgewise.app.runs.record import check_resumed, from_record, to_record
 from edgewise.app.runs.seeds import mean_and_std, train_seeds
 from edgewise.app.runs.side_by_side import Job, side_by_side
-from edgewise.app.runs.train_recipe import check_same, prepare, train
+from edgewise.app.runs.train_recipe import prepare, train
 from edgewise.app.train.folder import RECIPE, RunFolder
 from edgewise.app.train.parsing import show_value
 from edgewise.app.train.recipe import Recipe
@@ -53,7 +53,7 @@ class Outcome:
 
     def values(self, name: str) -> list[float]:
         """Return the values of a metric, one for each seed."""
-        return [one[name] for one in self.metrics]
+        return [metrics[name] for metrics in self.metrics]
 
     @property
     def label(self) -> str:
@@ -130,15 +130,17 @@ def compare(
         >>> from edgewise.app import runs
         >>> from edgewise.app.kinds import find
         >>> recipe, path = find("digits"), Path("runs/lr")
-        >>> found = runs.compare(recipe, "optimizer.lr", ["0.001", "0.01"], path)  # doctest: +SKIP
-        >>> found.best.value  # doctest: +SKIP
+        >>> lrs = ["0.001", "0.01"]
+        >>> comparison = runs.compare(recipe, "optimizer.lr", lrs, path)  # doctest: +SKIP
+        >>> comparison.best.value  # doctest: +SKIP
     """
     for option, number in (("--seeds", seeds), ("--workers", workers)):
         if number is not None:
             check_range(option, number, "choose for example 2", least=1)
     recipes = [with_values(recipe, {field: value}) for value in values]
-    read = [fields_of(one)[field].value for one in recipes]
-    folders = [path / _slug(str(show_value(value))) for value in read]
+    typed_values = [fields_of(changed)[field].value for changed in recipes]
+    labels = [str(show_value(value)) for value in typed_values]
+    folders = [path / _slug(label) for label in labels]
     if len(set(folders)) < len(folders):
         raise ArgumentError(
             "VALUE",
@@ -148,19 +150,18 @@ def compare(
         )
     if not resume:
         RunFolder(path).refuse_existing()
-    bound = []
-    for one, value, folder in zip(recipes, read, folders, strict=True):
-        model, splits = prepare(one)
-        bound.append(_bind(value, model))
+    graphs = []
+    for changed, value, folder in zip(recipes, typed_values, folders, strict=True):
+        model, splits = prepare(changed)
+        graphs.append(_patch_graph(value, model))
         if resume and RunFolder(folder).has(RECIPE):
-            check_same(one, load_recipe(RunFolder(folder)), folder)
+            check_resumed(RunFolder(folder), changed)
     about: dict[str, Any] = {"recipe": recipe.name, "field": field}
-    about["values"] = [show_value(one) for one in read]
+    about["values"] = [show_value(value) for value in typed_values]
     about |= {} if seeds is None else {"seeds": seeds}
-    drawn = [range(one.seed, one.seed + (seeds or 0)) for one in recipes]
     jobs: list[Job] = [
-        (_train, (to_record(one), str(show_value(value)), seeds, folder))
-        for one, value, folder in zip(recipes, read, folders, strict=True)
+        (_train, (to_record(changed), label, seeds, folder))
+        for changed, label, folder in zip(recipes, labels, folders, strict=True)
     ]
     with RunFolder(path).claimed("comparison.json", about, resume=resume):
         if workers is None:
@@ -168,47 +169,33 @@ def compare(
                 function(*arguments)
         else:
             side_by_side(jobs, workers)
-        outcomes = [
-            _outcome(value, [folder / f"seed-{seed}" for seed in numbers] or [folder], graph)
-            for value, folder, numbers, graph in zip(read, folders, drawn, bound, strict=True)
-        ]
+        outcomes = []
+        for changed, value, folder, graph in zip(
+            recipes, typed_values, folders, graphs, strict=True
+        ):
+            numbers = range(changed.seed, changed.seed + (seeds or 0))
+            paths = [folder / f"seed-{seed}" for seed in numbers] or [folder]
+            metrics = [RunFolder(path).read_metrics() for path in paths]
+            logs = [RunFolder(path).read_log() for path in paths]
+            outcomes.append(Outcome(value, paths, metrics, logs, graph))
         return Comparison(recipe.for_targets(splits.targets, splits.class_counts), field, outcomes)
 
 
-def _train(record: dict[str, Any], value: str, seeds: int | None, folder: Path) -> None:
-    """Train a recipe that has one value of the compared field.
-
-    Args:
-        record: the recipe in JSON form, which can be sent to another process.
-        value: value of the field, as text, for the title of the progress display.
-        seeds: number of seeds to train with, or None to train once.
-        folder: run folder.
-    """
+def _train(record: dict[str, Any], label: str, seeds: int | None, folder: Path) -> None:
+    """Train a recipe in JSON form, which can be sent to another process."""
     recipe, started = from_record(record), RunFolder(folder).has(RECIPE)
-    title = f"{recipe.name} {value}"
+    title = f"{recipe.name} {label}"
     if seeds is None:
         train(recipe, folder, resume=started, title=title)
     else:
         train_seeds(recipe, seeds, folder, resume=started, title=title)
 
 
-def _outcome(value: Any, folders: list[Path], graph: Graph | None) -> Outcome:
-    runs = [RunFolder(one) for one in folders]
-    metrics = [run.read_metrics() for run in runs]
-    return Outcome(value, folders, metrics, [run.read_log() for run in runs], graph)
-
-
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-") or "value"
 
 
-def _bind(value: Any, model: nn.Module) -> Graph | None:
-    """Return the attention graph over the patches of an image model.
-
-    Args:
-        value: value of the compared field. The result is None unless it is a pattern, a graph
-            for any number of nodes.
-        model: the trained model. The result is None unless it is an image model.
-    """
+def _patch_graph(value: Any, model: nn.Module) -> Graph | None:
+    """Return the graph over the patches if ``value`` is a pattern and ``model`` reads images."""
     patches = [layer.num_patches for layer in model.modules() if isinstance(layer, PatchEmbedding)]
     return value.bind(patches[0]) if isinstance(value, Pattern) and patches else None

@@ -47,8 +47,8 @@ def paired_test(first: Tensor, second: Tensor) -> Paired:
     Example:
         >>> import torch
         >>> from edgewise.app import runs
-        >>> found = runs.paired_test(torch.ones(4), torch.tensor([1.0, 1.0, 0.0, 0.0]))
-        >>> found.difference, round(found.standard_error, 4), round(found.p, 4)
+        >>> test = runs.paired_test(torch.ones(4), torch.tensor([1.0, 1.0, 0.0, 0.0]))
+        >>> test.difference, round(test.standard_error, 4), round(test.p, 4)
         (0.5, 0.2887, 0.1817)
     """
     if len(first) != len(second) or len(first) < 2:
@@ -86,12 +86,14 @@ def paired_tests(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> d
         >>> round(runs.paired_tests(first, second)["accuracy"].p, 4)
         0.4226
     """
-    one, other = (values.get("target", torch.zeros(0)).double() for values in (first, second))
-    if not torch.equal(one, other):
+    target, other_target = (
+        metrics.get("target", torch.zeros(0)).double() for metrics in (first, second)
+    )
+    if not torch.equal(target, other_target):
         raise ArgumentError(
             "first, second",
             expected="metrics of the same test examples in the same order",
-            got=f"{len(one)} and {len(other)} examples, whose targets differ",
+            got=f"{len(target)} and {len(other_target)} examples, whose targets differ",
             remedy="compare runs with the same data, split and tokenizer",
         )
     names = [name for name in first if name in second and name != "target"]
@@ -117,24 +119,22 @@ def per_example_metrics(path: Path) -> dict[str, Tensor]:
         >>> runs.per_example_metrics(Path("runs/digits"))["accuracy"].mean()  # doctest: +SKIP
         tensor(0.9806)
     """
-    found = RunFolder(path).runs()
-    if not found:
-        if not RunFolder(path).has(TEST_EXAMPLES):
+    folder, members = RunFolder(path), RunFolder(path).runs()
+    if not members:
+        if not folder.has(TEST_EXAMPLES):
             raise MissingDataError(
                 f"{path / TEST_EXAMPLES}: no such file. Paired tests need the metrics of each test "
                 f"example. Remedy: run `edgewise test {shlex.quote(str(path))}`, which writes the "
                 "file, unless the task has no such metrics."
             )
-        return RunFolder(path).read_tensors(TEST_EXAMPLES)
-    if found[0].name.startswith("seed-"):
-        ensemble = held_out_per_example(load_recipe(RunFolder(path)), found)
+        return folder.read_tensors(TEST_EXAMPLES)
+    if members[0].name.startswith("seed-"):
+        ensemble = held_out_per_example(load_recipe(folder), members)
         if ensemble:
             return ensemble
-    each = [per_example_metrics(one) for one in found]
-    joined = torch.cat if found[0].name.startswith("fold-") else _mean
-    return {name: joined([values[name] for values in each]) for name in each[0]}
-
-
-def _mean(each: list[Tensor]) -> Tensor:
+    metrics = [per_example_metrics(member) for member in members]
+    joined = {name: [values[name] for values in metrics] for name in metrics[0]}
+    if members[0].name.startswith("fold-"):
+        return {name: torch.cat(values) for name, values in joined.items()}
     # In float32, the mean of three equal targets can differ from the target by rounding.
-    return torch.stack(each).double().mean(0)
+    return {name: torch.stack(values).double().mean(0) for name, values in joined.items()}

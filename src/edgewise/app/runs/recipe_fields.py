@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, get_type_hints
@@ -28,12 +28,21 @@ class Field:
     Attributes:
         value: current value.
         kind: type annotation.
-        meaning: description of the field.
+        owner: class or function whose docstring describes the field; None for the model's name.
+        name: name of the field in this docstring.
     """
 
     value: Any
     kind: Any
-    meaning: str = ""
+    owner: Callable[..., Any] | None
+    name: str
+
+    @property
+    def meaning(self) -> str:
+        """Description of the field; "" if the docstring has none."""
+        if self.owner is None:
+            return "name of the model"
+        return field_meanings(self.owner).get(self.name, "")
 
 
 def fields_of(recipe: Recipe) -> dict[str, Field]:
@@ -46,42 +55,34 @@ def fields_of(recipe: Recipe) -> dict[str, Field]:
         >>> fields["trainer.monitor"].value
         'val/loss'
     """
-    found = {"model": Field(recipe.model.func.__name__, str, "name of the model")}
-    own = model_fields(recipe.model, recipe.data.provides)
-    found |= {f"model.{name}": field for name, field in own.items()}
-    for part in PARTS:
-        found |= {f"{part}.{n}": f for n, f in part_fields(getattr(recipe, part)).items()}
-    meanings = field_meanings(Recipe)
-    return found | {
-        "seed": Field(recipe.seed, int, meanings["seed"]),
-        "from": Field(recipe.start, str, meanings["start"]),
-    }
+    by_name = {"model": Field(recipe.model.func.__name__, str, None, "model")}
+    arguments = model_fields(recipe.model, recipe.data.provides)
+    by_name |= {f"model.{name}": field for name, field in arguments.items()}
+    for section in PARTS:
+        settings = part_fields(getattr(recipe, section))
+        by_name |= {f"{section}.{name}": field for name, field in settings.items()}
+    by_name["seed"] = Field(recipe.seed, int, Recipe, "seed")
+    by_name["from"] = Field(recipe.start, str, Recipe, "start")
+    return by_name
 
 
 def model_fields(model: partial[Any], provided: tuple[str, ...]) -> dict[str, Field]:
-    """Return the arguments of a model as fields, except those that the data determine.
-
-    Args:
-        model: function that builds the model, with the arguments that the recipe sets.
-        provided: names of the arguments that the data determine.
-    """
-    hints, meanings = get_type_hints(model.func), field_meanings(model.func)
+    """Return the arguments of a model as fields, except those that the data determine."""
+    hints = get_type_hints(model.func)
     return {
-        name: Field(
-            model.keywords.get(name, parameter.default), hints[name], meanings.get(name, "")
-        )
+        name: Field(model.keywords.get(name, parameter.default), hints[name], model.func, name)
         for name, parameter in inspect.signature(model.func).parameters.items()
         if name not in provided and parameter.kind is not parameter.VAR_KEYWORD
     }
 
 
-def part_fields(part: Any) -> dict[str, Field]:
+def part_fields(settings: Any) -> dict[str, Field]:
     """Return the fields of a part of a recipe, such as its optimizer settings, by name."""
-    hints, meanings = get_type_hints(type(part)), field_meanings(type(part))
+    cls, hints = type(settings), get_type_hints(type(settings))
     return {
-        f.name: Field(getattr(part, f.name), hints[f.name], meanings.get(f.name, ""))
-        for f in fields(part)
-        if f.init  # The data determine the other fields.
+        field.name: Field(getattr(settings, field.name), hints[field.name], cls, field.name)
+        for field in fields(settings)
+        if field.init  # The data determine the other fields.
     }
 
 
@@ -109,62 +110,56 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     if "model" in values:
         recipe = _with_model(recipe, values["model"])
         values = {name: value for name, value in values.items() if name != "model"}
-    known = fields_of(recipe)
+    known_fields = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
-        if name in TARGET_SYNONYMS and "data.target" in known and name not in known:
+        if name in TARGET_SYNONYMS and "data.target" in known_fields and name not in known_fields:
             raise ArgumentError(
                 name,
                 expected="data.target",
                 got=name,
                 remedy="--data.target names the column to predict, for every kind of data",
             )
-        check_choice("field", name, known)
-        part, _, field = name.rpartition(".")
-        changes.setdefault(part, {})[field] = read_value(name, value, known[name].kind)
+        check_choice("field", name, known_fields)
+        section, _, key = name.rpartition(".")
+        key = "start" if name == "from" else key
+        changes.setdefault(section, {})[key] = read_value(name, value, known_fields[name].kind)
     model = partial(recipe.model.func, **{**recipe.model.keywords, **changes.pop("model", {})})
-    own = {"start" if name == "from" else name: v for name, v in changes.pop("", {}).items()}
-    parts = {part: replace(getattr(recipe, part), **new) for part, new in changes.items()}
-    return replace(recipe, model=model, **parts, **own)
+    top_level = changes.pop("", {})
+    sections = {name: replace(getattr(recipe, name), **new) for name, new in changes.items()}
+    return replace(recipe, model=model, **sections, **top_level)
 
 
 def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
-    """Return the fields in which ``recipe`` differs from ``base``, with their values in ``recipe``.
-
-    ``with_values(base, changes)`` then gives ``recipe``.
-    """
-    own, model = fields_of(recipe), recipe.model.func.__name__
+    """Return the values by which :func:`with_values` makes ``recipe`` from ``base``."""
+    model = recipe.model.func.__name__
     changes: dict[str, Any] = {}
     if model != base.model.func.__name__:
         changes["model"] = model
         base = _with_model(base, model)
-    known = fields_of(base)
+    base_fields = fields_of(base)
     return changes | {
         name: field.value
-        for name, field in own.items()
-        if name != "model" and (name not in known or field.value != known[name].value)
+        for name, field in fields_of(recipe).items()
+        if name != "model" and (name not in base_fields or field.value != base_fields[name].value)
     }
 
 
 def _with_model(recipe: Recipe, name: str) -> Recipe:
-    """Return the recipe with another model.
-
-    Args:
-        recipe: recipe to change.
-        name: name of the new model, which must be for the same kind of input.
-    """
-    own = recipe.model.func.__name__
-    kind = next((kind for kind in models.KINDS.values() if own in kind), {own: recipe.model.func})
-    if name in models.MODELS and name not in kind:
+    """Return the recipe with another model for the same kind of input."""
+    current = recipe.model.func.__name__
+    family = next((kind for kind in models.KINDS.values() if current in kind), None)
+    family = family or {current: recipe.model.func}
+    if name in models.MODELS and name not in family:
         raise ArgumentError(
             "model",
-            expected=f"one of {', '.join(kind)}, the models for the same inputs as {own}",
+            expected=f"one of {', '.join(family)}, the models for the same inputs as {current}",
             got=f"{name}, a model for other inputs",
             remedy="choose another model or another recipe",
         )
-    check_choice("model", name, kind)
-    if name == own:
+    check_choice("model", name, family)
+    if name == current:
         return recipe
-    known = model_fields(partial(kind[name]), recipe.data.provides)
-    shared = {key: value for key, value in recipe.model.keywords.items() if key in known}
-    return replace(recipe, model=partial(kind[name], **shared))
+    fields = model_fields(partial(family[name]), recipe.data.provides)
+    shared = {key: value for key, value in recipe.model.keywords.items() if key in fields}
+    return replace(recipe, model=partial(family[name], **shared))

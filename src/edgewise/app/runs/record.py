@@ -11,7 +11,7 @@ from edgewise import __version__
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.kinds import DATA, TASKS, Registry
-from edgewise.app.runs.recipe_fields import PARTS, Field, fields_of, model_fields, with_values
+from edgewise.app.runs.recipe_fields import PARTS, fields_of, with_values
 from edgewise.app.train.folder import RECIPE, RunFolder
 from edgewise.app.train.optimizer import OptimizerSettings
 from edgewise.app.train.parsing import describe, read_value, show_value
@@ -27,10 +27,7 @@ KINDS: dict[str, Mapping[str, Any]] = {
     "schedule": SCHEDULES,
     "trainer": {"trainer": TrainerSettings},
 }
-"""For each part of a recipe: its classes, by the name that ``recipe.json`` stores as ``use``.
-
-Installed packages may add classes to a :class:`Registry`.
-"""
+"""Classes of each part of a recipe, by the name that ``recipe.json`` stores as ``use``."""
 
 
 def to_record(recipe: Recipe) -> dict[str, Any]:
@@ -45,35 +42,10 @@ def to_record(recipe: Recipe) -> dict[str, Any]:
         >>> runs.to_record(find("digits"))["data"]["use"]
         'digits'
     """
-    _check_model(recipe)
-    record: dict[str, Any] = {"edgewise": __version__, "recipe": recipe.name}
-    record |= {"summary": recipe.summary, "model": {"use": recipe.model.func.__name__}}
-    for part in PARTS:
-        use = _use(part, getattr(recipe, part))
-        record[part] = {"use": use} if len(KINDS[part]) > 1 or part in ("data", "task") else {}
-    packages = {
-        table.provider(record[part]["use"])
-        for part, table in KINDS.items()
-        if isinstance(table, Registry) and record[part]["use"] not in table.own
-    }
-    if packages:
-        record["packages"] = sorted(map(str, packages))
-    for name, field in fields_of(recipe).items():
-        part, _, key = name.rpartition(".")
-        if name != "model":  # The model is recorded above as `use`.
-            (record[part] if part else record)[key] = _shown(name, field)
-    return record
-
-
-def _check_model(recipe: Recipe) -> None:
-    """Raise ArgumentError if the model collects an argument in ``**kwargs``.
-
-    ``recipe.json`` could not record it, because it is not a field.
-    """
-    known = model_fields(recipe.model, recipe.data.provides)
+    fields = fields_of(recipe)
     for name in recipe.model.keywords:
-        if name not in known and name not in recipe.data.provides:
-            use = recipe.model.func.__name__
+        if f"model.{name}" not in fields and name not in recipe.data.provides:
+            use = recipe.model.func.__name__  # It collects the argument in ``**kwargs``.
             raise ArgumentError(
                 f"model.{name}",
                 expected=f"a named parameter of {use}, because recipe.json records only named "
@@ -81,47 +53,47 @@ def _check_model(recipe: Recipe) -> None:
                 got=f"{name}={recipe.model.keywords[name]!r}",
                 remedy=f"make {name} a named parameter of {use}",
             )
+    record: dict[str, Any] = {"edgewise": __version__, "recipe": recipe.name}
+    record |= {"summary": recipe.summary, "model": {"use": recipe.model.func.__name__}}
+    for section in PARTS:
+        use = _class_name(section, type(getattr(recipe, section)))
+        record[section] = {"use": use} if section in ("data", "task", "schedule") else {}
+    packages = {
+        table.provider(record[section]["use"])
+        for section, table in (("data", DATA), ("task", TASKS))
+        if record[section]["use"] not in table.own
+    }
+    if packages:
+        record["packages"] = sorted(map(str, packages))
+    for name, field in fields.items():
+        if name == "model":  # The model is recorded above as `use`.
+            continue
+        value = show_value(field.value)
+        if read_value(name, value, field.kind) != field.value:
+            raise ArgumentError(
+                name,
+                expected=f"{describe(field.kind)}, in a form that JSON can represent",
+                got=repr(field.value),
+                remedy="choose another value",
+            )
+        section, _, key = name.rpartition(".")
+        (record[section] if section else record)[key] = value
+    return record
 
 
-def _use(part: str, value: Any) -> str:
-    """Return the name by which ``recipe.json`` stores the class of a part of the recipe.
-
-    Args:
-        part: name of the part, such as "data".
-        value: instance of the class.
-    """
+def _class_name(section: str, cls: type) -> str:
+    """Return the name by which ``recipe.json`` stores the class of a part of the recipe."""
     # The classes of Edgewise come first, so that other packages are imported only if needed.
-    for table in (getattr(KINDS[part], "own", {}), KINDS[part]):
-        for name, kind in table.items():
-            if type(value) is kind:
+    for table in (getattr(KINDS[section], "own", {}), KINDS[section]):
+        for name, known_class in table.items():
+            if cls is known_class:
                 return name
     raise ArgumentError(
-        part,
-        expected=f"one of {', '.join(sorted(KINDS[part]))}",
-        got=type(value).__name__,
+        section,
+        expected=f"one of {', '.join(sorted(KINDS[section]))}",
+        got=cls.__name__,
         remedy="add the class to a package (see docs/howto/own_recipes.md), or use training.fit",
     )
-
-
-def _shown(name: str, field: Field) -> Any:
-    """Return the value of a recipe field as a JSON value.
-
-    Args:
-        name: name of the field, for the error.
-        field: the field.
-
-    Raises:
-        ArgumentError: reading the JSON value gives another value.
-    """
-    shown = show_value(field.value)
-    if read_value(name, shown, field.kind) != field.value:
-        raise ArgumentError(
-            name,
-            expected=f"{describe(field.kind)}, in a form that JSON can represent",
-            got=repr(field.value),
-            remedy="choose another value",
-        )
-    return shown
 
 
 def from_record(record: Mapping[str, Any]) -> Recipe:
@@ -139,14 +111,14 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
         'digits'
     """
     try:
-        parts = {part: _default(part, record) for part in PARTS}
+        defaults = {section: _default(section, record) for section in PARTS}
         use = record["model"]["use"]
         check_choice("model", use, MODELS)
         name, summary = (read_value(key, record[key], str) for key in ("recipe", "summary"))
-        bare = Recipe(name, summary, partial(MODELS[use]), **parts)
+        bare = Recipe(name, summary, partial(MODELS[use]), **defaults)
         values = {"seed": record["seed"], "from": record.get("from", "")}
-        for part in ("model", *PARTS):
-            values |= {f"{part}.{k}": v for k, v in record[part].items() if k != "use"}
+        for section in ("model", *PARTS):
+            values |= {f"{section}.{k}": v for k, v in record[section].items() if k != "use"}
     except (KeyError, TypeError, AttributeError) as error:
         raise ArgumentError(
             RECIPE,
@@ -157,29 +129,22 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
     return with_values(bare, values)
 
 
-def _default(part: str, record: Mapping[str, Any]) -> Any:
-    """Create a part of a recipe with the class that a record names and default values.
-
-    Args:
-        part: name of the part, such as "data".
-        record: content of ``recipe.json``.
-
-    Raises:
-        ArgumentError: the class is unknown, because the package that adds it is not installed.
-    """
-    use = record[part].get("use", part)
-    if isinstance(KINDS[part], Registry) and use not in KINDS[part]:
+def _default(section: str, record: Mapping[str, Any]) -> Any:
+    """Create a part of a recipe with the class that a record names and default values."""
+    use = record[section].get("use", section)
+    table = KINDS[section]
+    if isinstance(table, Registry) and use not in table:
         packages = record.get("packages", [])
         raise ArgumentError(
-            part,
-            expected=f"a class for {part} that Edgewise or an installed package has",
+            section,
+            expected=f"a class for {section} that Edgewise or an installed package has",
             got=f"{use}, in a run of the recipe {record['recipe']}",
             remedy=f"install {' and '.join(packages)}"
             if packages
             else "install the package that adds it, for example the folder examples of Edgewise",
         )
-    check_choice(part, use, KINDS[part])
-    return KINDS[part][use]()
+    check_choice(section, use, table)
+    return table[use]()
 
 
 def load_recipe(folder: RunFolder) -> Recipe:
@@ -196,12 +161,7 @@ def load_recipe(folder: RunFolder) -> Recipe:
 
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:
-    """Check that a folder contains one finished run.
-
-    Raises:
-        MissingDataError: the run has not saved its best weights.
-        ArgumentError: the folder has several runs.
-    """
+    """Raise MissingDataError or ArgumentError unless a folder contains one finished run."""
     if not folder.has(folder.weights.name):
         folder.refuse_several()
         raise MissingDataError(
@@ -215,20 +175,47 @@ DECIDES_NOTHING = ("trainer.save_every",)
 """Fields that do not affect the results of a run, so that they may change when it is resumed."""
 
 
-def differences(recipe: Recipe, other: Recipe) -> list[str]:
-    """Return the fields that differ between a run and a new command, as text.
+def differences(recorded: Recipe, recipe: Recipe) -> list[str]:
+    """Return the fields that differ, such as "model.heads: 8 in the run, 4 now"."""
+    if recorded.name != recipe.name:
+        return [f"recipe: {recorded.name} in the run, {recipe.name} now"]
+    fields = fields_of(recipe)
+    return [
+        f"{name}: {show_value(field.value)} in the run, {show_value(fields[name].value)} now"
+        for name, field in fields_of(recorded).items()
+        if name in fields and name not in DECIDES_NOTHING and field.value != fields[name].value
+    ]
 
-    An example is "model.heads: 8 in the run, 4 now".
+
+def check_resumed(folder: RunFolder, recipe: Recipe, kind: str = "") -> None:
+    """Check that a command resumes a run in the way in which the run was started.
 
     Args:
-        recipe: recipe of the run.
-        other: recipe of the new command.
+        folder: folder of the run.
+        recipe: recipe of the command.
+        kind: "seed" with ``--seeds``, "fold" with ``--folds``, "one" without both; "" is not
+            checked.
+
+    Raises:
+        ArgumentError: the recipe differs from that of the run, or ``kind`` does.
     """
-    if recipe.name != other.name:
-        return [f"recipe: {recipe.name} in the run, {other.name} now"]
-    theirs = fields_of(other)
-    return [
-        f"{name}: {show_value(field.value)} in the run, {show_value(theirs[name].value)} now"
-        for name, field in fields_of(recipe).items()
-        if name in theirs and name not in DECIDES_NOTHING and field.value != theirs[name].value
-    ]
+    differing = differences(load_recipe(folder), recipe)
+    if differing:
+        raise ArgumentError(
+            "--resume",
+            expected=f"the fields with which the run in {folder.path} was started",
+            got=f"different values ({'; '.join(differing)})",
+            remedy="give the values of the run, or start a new run in another folder with --out",
+        )
+    begun = [name for name in ("seed", "fold") if any(folder.path.glob(f"{name}-*"))]
+    if not begun and (folder.checkpoint.exists() or folder.weights.exists()):
+        begun = ["one"]
+    if kind and begun and kind not in begun:
+        options = {"one": "neither --seeds nor --folds", "seed": "--seeds N", "fold": "--folds"}
+        raise ArgumentError(
+            "--resume",
+            expected=f"{options[begun[0]]}, as in the command that started the run in "
+            f"{folder.path}",
+            got=options[kind],
+            remedy="repeat the command that started the run, or start a new run with --out",
+        )

@@ -28,8 +28,9 @@ from edgewise.app.predict.predictor import Answer, Predictor
 from edgewise.app.predict.rows import flat, is_of_dicts
 from edgewise.app.runs.predictors import predictor_of
 from edgewise.app.runs.record import check_finished, load_recipe
+from edgewise.app.runs.recorded import prepare_recorded
 from edgewise.app.runs.seeds import single_values
-from edgewise.app.runs.train_recipe import build_model, prepare_recorded
+from edgewise.app.runs.train_recipe import build_model
 from edgewise.app.runs.vocabulary import check_vocabulary
 from edgewise.app.train.folder import CURVES, PREPROCESSING, RECIPE, RunFolder
 from edgewise.app.train.preprocessing import (
@@ -142,16 +143,16 @@ class Run:
         frame = to_pandas(inputs)
         if self.predictor.frame_is_one_input:
             return type(frame)([row for answer in answers for row in flat(answer)])
-        own = dict.fromkeys(map(str, frame.columns))
-        found, places = [], []
-        for place, answer in enumerate(answers):
-            new = {name: value for name, value in answer.items() if name != "input"}
-            for row in flat(own | _beside(own, new)):
-                found.append({name: value for name, value in row.items() if name not in own})
-                places.append(place)
-        joined = frame.iloc[places].copy()
-        for name in dict.fromkeys(name for row in found for name in row):
-            joined[name] = [row.get(name) for row in found]
+        columns = dict.fromkeys(map(str, frame.columns))
+        new_rows, positions = [], []
+        for position, answer in enumerate(answers):
+            prediction = {name: value for name, value in answer.items() if name != "input"}
+            for row in flat(columns | _prefixed(prediction, columns)):
+                new_rows.append({name: v for name, v in row.items() if name not in columns})
+                positions.append(position)
+        joined = frame.iloc[positions].copy()
+        for name in dict.fromkeys(name for row in new_rows for name in row):
+            joined[name] = [row.get(name) for row in new_rows]
         return joined
 
     def explain(self, inputs: Any = None, *, top: int = 5, **options: Any) -> Any:
@@ -164,7 +165,6 @@ class Run:
 
         Returns:
             A list of :class:`edgewise.app.explain.Attribution`.
-
         """
         # Imported by name, because edgewise.app.explain imports this package.
         explain = import_module("edgewise.app.explain")
@@ -177,8 +177,8 @@ class Run:
     def _of_values(
         self, values: Iterable[Any], size: int, options: Mapping[str, Any]
     ) -> Iterator[Answer]:
-        for part in _parts(values, size):
-            yield from self._answers(part, options)
+        for chunk in _chunks(values, size):
+            yield from self._answers(chunk, options)
 
     def _answers(self, values: list[Any], options: Mapping[str, Any]) -> list[Answer]:
         try:
@@ -198,10 +198,10 @@ class Run:
 
     def _of_file(self, path: Path, size: int, options: Mapping[str, Any]) -> Iterator[Answer]:
         rows = 0
-        for part in _parts(self.predictor.from_file(path), size):
-            rows += len(part)
-            answers = self._answers([value for _, _, value in part], options)
-            for (line, row, _), answer in zip(part, answers, strict=True):
+        for chunk in _chunks(self.predictor.from_file(path), size):
+            rows += len(chunk)
+            answers = self._answers([value for _, _, value in chunk], options)
+            for (line, row, _), answer in zip(chunk, answers, strict=True):
                 if "error" in answer and line is not None:
                     answer["error"] = f"line {line} of {path.name}: {answer['error']}"
                 yield _joined(row, answer)
@@ -239,37 +239,31 @@ class Run:
         return table
 
 
-def _parts(values: Iterable[T], size: int) -> Iterator[list[T]]:
+def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
     remaining = iter(values)
-    while part := list(islice(remaining, size)):
-        yield part
+    while chunk := list(islice(remaining, size)):
+        yield chunk
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
     """Join a row of the input table with its prediction; columns of the row keep their names.
 
-    A column ``error`` is renamed to ``own_error``, because the key ``error`` marks an invalid
-    input.
+    The column ``error`` is renamed, because the key ``error`` marks an invalid input.
     """
     if set(row) == {"input"}:
         return answer | dict(row) if "error" in answer else answer
-    own = {f"own_{n}" if n == "error" else n: v for n, v in row.items()}
-    found = {name: value for name, value in answer.items() if name != "input"}
-    return own | _beside(own, found)
+    columns = {f"own_{n}" if n == "error" else n: v for n, v in row.items()}
+    prediction = {name: value for name, value in answer.items() if name != "input"}
+    return columns | _prefixed(prediction, columns)
 
 
-def _beside(row: Mapping[str, Any], found: Mapping[str, Any]) -> Answer:
-    """Prefix keys of a prediction by ``predicted_`` if the input row has the same keys.
-
-    Args:
-        row: row of the input table.
-        found: the prediction. Keys of dicts in its lists are prefixed, too.
-    """
+def _prefixed(prediction: Mapping[str, Any], row: Mapping[str, Any]) -> Answer:
+    """Prefix keys of a prediction, also in lists, by ``predicted_`` if the row has them, too."""
     return {
-        f"predicted_{name}" if name in row else name: [_beside(row, one) for one in value]
+        f"predicted_{name}" if name in row else name: [_prefixed(entry, row) for entry in value]
         if is_of_dicts(value)
         else value
-        for name, value in found.items()
+        for name, value in prediction.items()
     }
 
 
@@ -303,22 +297,25 @@ def load(path: Path | str) -> Run:
     """
     folder = RunFolder(Path(path))
     recipe = load_recipe(folder)
-    members = [one for one in folder.runs() if one.name.startswith("seed-")]
-    known = kept_preprocessing(RunFolder(next(iter(members), folder.path)))
-    kind = predictor_of(with_known_targets(recipe, known))
-    if members and kind.ensembles:
-        runs = [load(one) for one in members]
+    members = [path for path in folder.runs() if path.name.startswith("seed-")]
+    preprocessing = kept_preprocessing(RunFolder(next(iter(members), folder.path)))
+    predictor_class = predictor_of(with_known_targets(recipe, preprocessing))
+    tokenizer = None
+    if members and predictor_class.ensembles:
+        runs = [load(member) for member in members]
         first = runs[0].predictor
-        ensemble = Ensemble([one.model for one in runs], first.preprocessing.targets).eval()
-        tokenizer = getattr(first, "tokenizer", None)
-        together = kind(recipe, ensemble, first.preprocessing, tokenizer, folder.path)
-        return Run(folder.path, recipe, ensemble, together)
+        model: nn.Module = Ensemble([run.model for run in runs], first.preprocessing.targets)
+        preprocessing, tokenizer = first.preprocessing, getattr(first, "tokenizer", None)
+        predictor = predictor_class(recipe, model.eval(), preprocessing, tokenizer, folder.path)
+        return Run(folder.path, recipe, model, predictor)
     check_finished(folder, recipe)
-    preprocessing = load_preprocessing(folder) if members or known is None else known
-    tokenizer = load_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
+    if members or preprocessing is None:
+        preprocessing = load_preprocessing(folder)
+    if folder.has(TOKENIZER):
+        tokenizer = load_tokenizer(folder.path / TOKENIZER)
     check_vocabulary(folder, tokenizer, TOKENIZER)
     with folder.reading(PREPROCESSING, f"the properties of the data of the run in {RECIPE}"):
         model = build_model(recipe, preprocessing, folder.count_weights())
         folder.load_weights(model)
-        predictor = kind(recipe, model.eval(), preprocessing, tokenizer, folder.path)
+        predictor = predictor_class(recipe, model.eval(), preprocessing, tokenizer, folder.path)
     return Run(folder.path, recipe, model, predictor)

@@ -12,14 +12,9 @@ from typing import Any
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.runs.recipe_fields import fields_of, with_values
-from edgewise.app.runs.record import load_recipe, to_record
-from edgewise.app.runs.train_recipe import (
-    check_same,
-    evaluate_one,
-    prepare,
-    refuse_other_kind,
-    train,
-)
+from edgewise.app.runs.record import check_resumed, load_recipe, to_record
+from edgewise.app.runs.recorded import evaluate_one
+from edgewise.app.runs.train_recipe import prepare, train
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.held_out import ensemble_metrics
 from edgewise.app.train.recipe import Recipe
@@ -52,13 +47,15 @@ def train_seeds(
         >>> from edgewise.app import runs
         >>> from edgewise.app.kinds import find
         >>> recipe, path = find("digits"), Path("runs/digits")
-        >>> found = runs.train_seeds(recipe, 3, path)  # doctest: +SKIP
-        >>> found["test/accuracy"]["mean"]  # doctest: +SKIP
+        >>> summary = runs.train_seeds(recipe, 3, path)  # doctest: +SKIP
+        >>> summary["test/accuracy"]["mean"]  # doctest: +SKIP
     """
     check_range("--seeds", seeds, "choose for example 10", least=1)
-    numbers = range(recipe.seed, recipe.seed + seeds)
-    runs = {f"seed-{seed}": replace(recipe, seed=seed) for seed in numbers}
-    return _train_each("seed", recipe, runs, path, train, resume=resume, title=title)
+    recipes = {
+        f"seed-{seed}": replace(recipe, seed=seed)
+        for seed in range(recipe.seed, recipe.seed + seeds)
+    }
+    return _train_each("seed", recipe, recipes, path, train, resume=resume, title=title)
 
 
 def train_folds(
@@ -83,11 +80,7 @@ def train_folds(
 
 
 def fold_recipes(recipe: Recipe) -> dict[str, Recipe]:
-    """Return a recipe for each fold, with this fold as the test set, by name of its run folder.
-
-    Raises:
-        ArgumentError: the recipe's data have no folds.
-    """
+    """Return a recipe for each fold, with this fold as the test set, by name of its run folder."""
     folds = fields_of(recipe).get("data.folds")
     if folds is None:
         raise ArgumentError(
@@ -116,7 +109,7 @@ def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, fl
 def _train_each(
     kind: str,
     recipe: Recipe,
-    runs: dict[str, Recipe],
+    recipes: dict[str, Recipe],
     path: Path,
     train_one: Callable[..., dict[str, float]],
     *,
@@ -125,34 +118,23 @@ def _train_each(
 ) -> Summary:
     folder = RunFolder(path)
     if resume:
-        check_same(recipe, load_recipe(folder), path)
-        refuse_other_kind(folder, kind)
+        check_resumed(folder, recipe, kind)
     else:
         folder.refuse_existing()
         prepare(recipe)  # Errors are raised before the folder is created.
     with folder.claimed(RECIPE, to_record(recipe), resume=resume):
         metrics = []
-        for name, one in runs.items():
+        for name, member in recipes.items():
             started = RunFolder(path / name).has(RECIPE)
-            own = f"{title or recipe.name} {name.replace('-', ' ')}"
-            metrics.append(train_one(one, path / name, resume=started, title=own))
-        summary = _summarise(recipe, [path / name for name in runs], metrics)
+            member_title = f"{title or recipe.name} {name.replace('-', ' ')}"
+            metrics.append(train_one(member, path / name, resume=started, title=member_title))
+        summary = _summarise(recipe, [path / name for name in recipes], metrics)
         folder.write_json(METRICS, summary)
         return summary
 
 
 def _summarise(recipe: Recipe, folders: list[Path], metrics: list[dict[str, float]]) -> Summary:
-    """Summarise the metrics of runs with several seeds, and of the mean of their predictions.
-
-    Args:
-        recipe: recipe of the runs.
-        folders: run folders, one for each seed.
-        metrics: metrics of each run.
-
-    Returns:
-        Result of :func:`summarise`. With several seeds, if the data describe their targets, the
-        dict of a metric also has the key "ensemble", the metric of the mean prediction.
-    """
+    """Summarise the metrics of runs, and for seeds those of the mean prediction ("ensemble")."""
     summary = summarise(metrics)
     if folders[0].name.startswith("seed-"):
         for name, value in ensemble_metrics(recipe, folders).items():
@@ -172,23 +154,20 @@ def summarise(runs: list[dict[str, float]]) -> Summary:
 
 
 def single_values(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return one number for each metric.
+    """Return one number for each metric of one run, or of the summary of several runs.
 
-    For several seeds or folds, this is the metric of the mean prediction, if it was measured,
-    and otherwise the mean over the runs. Times are summed.
-
-    Args:
-        metrics: metrics of one run, or the summary of several runs.
+    For several runs, this is the metric of the mean prediction, if it was measured, and otherwise
+    the mean over the runs. Times are summed.
     """
-    found = {}
+    values = {}
     for name, value in metrics.items():
         if not isinstance(value, Mapping):
-            found[name] = value
+            values[name] = value
         elif name in ("seconds", "cpu_seconds"):
-            found[name] = sum(value["values"])
+            values[name] = sum(value["values"])
         else:
-            found[name] = value.get("ensemble", value["mean"])
-    return found
+            values[name] = value.get("ensemble", value["mean"])
+    return values
 
 
 def mean_and_std(values: Sequence[float]) -> tuple[float, float]:
@@ -212,8 +191,8 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
         >>> from edgewise.app import runs
         >>> metrics = runs.evaluate_run(Path("runs/digits"))  # doctest: +SKIP
     """
-    found = RunFolder(path).runs()
-    if not found:
+    folders = RunFolder(path).runs()
+    if not folders:
         return evaluate_one(path)
-    metrics = [single_values(evaluate_run(one)) for one in found]
-    return _summarise(load_recipe(RunFolder(path)), found, metrics)
+    metrics = [single_values(evaluate_run(folder)) for folder in folders]
+    return _summarise(load_recipe(RunFolder(path)), folders, metrics)

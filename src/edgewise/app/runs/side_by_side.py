@@ -1,18 +1,20 @@
-"""Several trainings in parallel, each in a separate process with one thread.
+"""Several trainings in parallel, or one training on several devices, in separate processes.
 
-Small models gain little from a second thread, and results with one thread do not depend on the
-number of cores. ``concurrent.futures.ProcessPoolExecutor`` is not used, because it has no public
-way to send SIGTERM to its processes, and if one of them is killed, the jobs of all others fail.
+``concurrent.futures.ProcessPoolExecutor`` is not used, because it has no public way to send SIGTERM
+to its processes, and if one of them is killed, the jobs of all others fail. torchrun is not used,
+because its processes survive if it is killed. Lightning's launcher is not used, because it starts
+the script of the first process again, which fails in a notebook or a test.
 """
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -28,11 +30,15 @@ from edgewise.app.train.interrupt import interruptible
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 """Type of a job: a module-level function and its arguments. Both must be picklable."""
 ASK_EVERY = 0.2  # Seconds between two checks for Ctrl-C.
+PATIENCE = 30.0  # After an error, seconds until the remaining processes are killed.
 PRELOADED = ["lightning.pytorch", "sklearn.datasets", "torchmetrics", "edgewise.app.runs"]
 
 
 def side_by_side(jobs: Sequence[Job], workers: int) -> None:
-    """Run all jobs in separate processes, at most ``workers`` of them at a time.
+    """Run all jobs in processes of one thread, at most ``workers`` of them at a time.
+
+    Small models gain little from a second thread, and results with one thread do not depend on the
+    number of cores.
 
     Raises:
         Interrupted: on Ctrl-C or SIGTERM, after the running jobs have been stopped.
@@ -43,79 +49,85 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
     if forks:
         context.set_forkserver_preload(PRELOADED)  # All workers share these imports.
-    waiting, running, failed = list(jobs), dict[Connection, BaseProcess](), ""
+    waiting, running = list(jobs), dict[Connection, BaseProcess]()
+    failure, deadline = "", math.inf
     with interruptible() as request:
         try:
-            while (waiting and not failed and request.signal is None) or running:
-                while waiting and len(running) < workers and not failed and not request.signal:
+            while running or (waiting and not failure and not request.signal):
+                while waiting and len(running) < workers and not failure and not request.signal:
                     answer, process = _start(context, *waiting.pop(0))
                     running[answer] = process
                 ended: list[Any] = connection.wait(list(running), ASK_EVERY)
                 for answer in ended:
-                    said = _ended(answer, running.pop(answer))
-                    failed = failed or said  # Keep the first error.
-                if failed or request.signal:
+                    message = _message_of(answer, running.pop(answer))
+                    if message and not failure:  # Later errors may be consequences of the first.
+                        failure, deadline = message, time.monotonic() + PATIENCE
+                if failure or request.signal:
                     _stop(running.values())
+                if time.monotonic() > deadline:
+                    for process in running.values():
+                        process.kill()
         except BaseException:
             for process in running.values():
                 process.kill()
             raise
     if request.signal:
         raise Interrupted(request.signal)
-    if failed:
-        raise EdgewiseError(failed)
+    if failure:
+        raise EdgewiseError(failure)
 
 
 def _start(
     context: Any, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Connection, BaseProcess]:
     answer, tell = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(tell, function, arguments), daemon=True)
-    with _safe_path():
+    process = context.Process(target=_work, args=(tell, function, arguments))
+    with _environment_of_workers():
         process.start()
     tell.close()
     return answer, process
 
 
 @contextmanager
-def _safe_path() -> Iterator[None]:
-    """Start Python processes that do not import modules of the current folder (``python -P``).
-
-    The server that forks the workers is started with ``python -c``, which alone would import them.
-    """
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
+def _environment_of_workers() -> Iterator[None]:
+    """Set the environment variables of the server that forks the workers, in a ``with`` block."""
+    variables = {
+        # Do not import modules of the current folder, as ``python -c`` would, which starts it.
+        "PYTHONSAFEPATH": "1",
+        # The edgewise command sets this by default, so that waiting threads do not spin.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive"),
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # Hide PyTorch's warnings on find_unused_parameters.
+    }
+    previous = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["PYTHONSAFEPATH"]
-        else:
-            os.environ["PYTHONSAFEPATH"] = before
+        for name, value in previous.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
-def _ended(answer: Connection, process: BaseProcess) -> str:
-    """Return the error message of an ended process; empty if it succeeded.
-
-    Args:
-        answer: connection through which the process sends its error message.
-        process: the process.
-    """
+def _message_of(answer: Connection, process: BaseProcess) -> str:
+    """Return the error message that an ended process has sent; empty if it succeeded."""
     try:
-        said: str = answer.recv()
+        message: str = answer.recv()
     except EOFError:
-        said = "a training process was killed, perhaps because memory was full"
+        message = "a training process was killed, perhaps because memory was full"
     answer.close()
-    process.join()
-    return said
+    process.join(PATIENCE)
+    process.kill()
+    return message
 
 
-def _stop(processes: Any) -> None:
+def _stop(processes: Iterable[Any]) -> None:
     """Send SIGTERM once to each process. A second one would end it without a checkpoint."""
     for process in processes:
-        if not getattr(process, "asked_to_stop", False) and process.pid is not None:
+        if not getattr(process, "asked_to_stop", False):
             process.asked_to_stop = True
-            os.kill(process.pid, signal.SIGTERM)
+            process.terminate()
 
 
 def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

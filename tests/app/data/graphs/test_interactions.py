@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from edgewise.app.kinds.items import Gowalla, InteractionFiles
-from edgewise.app.kinds.items.data import chosen_of
+from edgewise.app.kinds.items.data import read_split
 from tests.errors import refused
 from tests.places import needs
 
@@ -169,7 +169,7 @@ def test_what_a_user_chose_twice_counts_once(tmp_path):
     rows = [f"{user} {item}" for user in "ab" for item in range(20)]
     (tmp_path / "train.txt").write_text("\n".join(rows[::-1] + rows))
     (tmp_path / "test.txt").write_text("a 20\nb 20\na 20\n")
-    chosen = chosen_of(tmp_path / "train.txt", tmp_path / "test.txt")
+    chosen = read_split(tmp_path / "train.txt", tmp_path / "test.txt")
     assert chosen.train.tolist() == [[1] * 20 + [0] * 20, [*range(19, -1, -1)] * 2]
     assert chosen.test.tolist() == [[0, 1], [20, 20]]
     data = InteractionFiles(

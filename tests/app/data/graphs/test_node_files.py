@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from edgewise.app.kinds.nodes import NodeFiles
-from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.train.folds import hold_out
 from tests.errors import refused
 
@@ -111,7 +111,7 @@ def test_a_graph_without_features_tells_its_nodes_apart(files, tmp_path):
     (tmp_path / "edges.csv").write_text("source,target\nn0,n2\nn1,n3\n")
     splits = NodeFiles(**files).load()
     assert splits.model_arguments == {"in_width": 9, "out_width": 2}
-    found = graph_kept(splits.preprocessing)
+    found = saved_graph(splits.preprocessing)
     assert torch.equal(found.x.to_dense(), torch.eye(9))
 
 

@@ -11,7 +11,7 @@ import torch
 
 from edgewise._utils.errors import MissingDataError
 from edgewise.app.kinds.graphs import TU
-from edgewise.app.kinds.graphs.data import kept_form, node_features
+from edgewise.app.kinds.graphs.data import graph_preprocessing, node_features
 from edgewise.app.kinds.graphs.files import read_graph_files
 from tests.errors import refused
 from tests.places import ROOT
@@ -147,7 +147,9 @@ def test_the_tensors_are_those_of_pyg(name: str) -> None:
     split = sizes["num_node_attributes"]
     kinds = [column.unique().tolist() for column in found.labels.T]
     assert torch.equal(
-        node_features(found.labels, torch.empty(len(found.labels), 0), kept_form([], kinds)),
+        node_features(
+            found.labels, torch.empty(len(found.labels), 0), graph_preprocessing([], kinds)
+        ),
         theirs.x[:, split:],
     )
     assert torch.equal(found.attributes.float(), theirs.x[:, :split])

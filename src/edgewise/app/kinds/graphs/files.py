@@ -23,15 +23,9 @@ REQUIRED = ("A", "graph_indicator", "graph_labels")
 
 
 class GraphFiles(NamedTuple):
-    """G graphs with N nodes and E edges in total.
-
-    Attributes:
-        edge_index: edges ``[2, E]``; nodes are counted from 0 in each graph.
-        node_start, edge_start: ``[G + 1]``, where the nodes (edges) of each graph start and end.
-        labels: integer node labels ``[N, L]``; L is 0 without such a file.
-        attributes: numeric node attributes ``[N, A]``; A is 0 without such a file.
-        classes: integer class of each graph, ``[G]``; empty if classes were not read.
-        class_names: dict from each class to its text in the file.
+    """G graphs with N nodes and E edges in total: edges ``[2, E]``, whose nodes are counted from 0
+    in each graph; starts ``[G + 1]``; node labels ``[N, L]`` and attributes ``[N, A]``; class
+    ``[G]`` and its text in the file.
     """
 
     edge_index: Tensor
@@ -44,20 +38,9 @@ class GraphFiles(NamedTuple):
 
 
 def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFiles:
-    """Read ``NAME_A.txt``, ``NAME_graph_indicator.txt`` and the optional files of the format.
-
-    Args:
-        raw: folder of the files.
-        name: name of the data set, with which its files begin.
-        labelled: whether to read the classes in ``NAME_graph_labels.txt``.
-
-    Raises:
-        MissingDataError: a file is missing.
-        ArgumentError: a file is damaged or inconsistent with the other files; the error names the
-            file and line.
-    """
+    """Read ``NAME_A.txt``, ``NAME_graph_indicator.txt`` and the optional files of the format."""
     a, indicator, graph_labels, node_labels, node_attributes = (
-        raw / f"{name}_{part}.txt" for part in (*REQUIRED, "node_labels", "node_attributes")
+        raw / f"{name}_{suffix}.txt" for suffix in (*REQUIRED, "node_labels", "node_attributes")
     )
     classes, class_names = torch.empty(0, 1, dtype=torch.long), {}
     if labelled:
@@ -83,10 +66,8 @@ def read_graph_files(raw: Path, name: str, *, labelled: bool = True) -> GraphFil
 
 
 def _class_names(path: Path, classes: Sequence[int]) -> dict[int, str]:
-    """Return the text of each class.
-
-    Raises:
-        ArgumentError: a class is written in two ways, such as 7 and 007.
+    """Return the text of each class; ArgumentError if one is written in two ways, such as 7 and
+    007.
     """
     names: dict[int, str] = {}
     for line, (index, text) in enumerate(zip(classes, read_lines(path), strict=True), 1):
@@ -114,12 +95,7 @@ def _members(path: Path) -> Tensor:
 
 
 def _edges(path: Path, member: Tensor) -> Tensor:
-    """Read the distinct edges ``[2, E]``, sorted and without self-loops.
-
-    Args:
-        path: file of the edges; no edge may connect two graphs.
-        member: graph index of each node, ``[N]``.
-    """
+    """Read the distinct edges ``[2, E]``, sorted, without self-loops; each is within one graph."""
     pairs = read_numbers(path, integers=True) - 1
     nodes = len(member)
     outside = (pairs.shape[1] != 2) | (pairs < 0).any(1) | (pairs >= nodes).any(1)

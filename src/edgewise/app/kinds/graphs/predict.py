@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,14 @@ from typing import Any
 import torch
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.files.read_table import read_json
 from edgewise.app.kinds.graphs.data import (
     FiledGraph,
     GraphData,
-    WholeGraph,
+    GraphInput,
     graph_of,
     graph_of_pyg,
     graphs_in,
-    needed,
+    required_fields,
 )
 from edgewise.app.predict.predictor import Answer, Predictor, top_labels
 from edgewise.app.train.packed import PackedGraphs
@@ -25,10 +25,8 @@ from edgewise.app.train.tasks.classification import Classification
 
 
 class GraphClasses(Predictor):
-    """Most probable classes of a graph.
-
-    An input is a dict, a JSON object or a row with the keys of
-    :func:`edgewise.app.kinds.graphs.data.graph_of`, or a ``Data`` object of PyTorch Geometric.
+    """Most probable classes of a graph, given as the fields of :func:`graph_of`, as JSON or as a
+    ``Data`` object of PyTorch Geometric.
     """
 
     data, task = GraphData, Classification
@@ -46,14 +44,14 @@ class GraphClasses(Predictor):
         return [inputs] if hasattr(inputs, "edge_index") else super().from_python(inputs)
 
     def columns(self) -> tuple[str, ...]:
-        return needed(self.preprocessing.values)
+        return required_fields(self.preprocessing.values)
 
     def from_row(self, row: Mapping[str, Any]) -> Any:
         return row
 
-    def prepare(self, value: Any) -> WholeGraph:
+    def prepare(self, value: Any) -> GraphInput:
         if isinstance(value, FiledGraph):
-            return value.whole(self.preprocessing.values)
+            return value.as_input(self.preprocessing.values)
         if hasattr(value, "edge_index"):
             width = self.preprocessing.model_arguments["in_width"]
             return graph_of_pyg(value, self.preprocessing.values, width)
@@ -71,28 +69,28 @@ class GraphClasses(Predictor):
             )
         return graph_of(value, self.preprocessing.values)
 
-    def answer(self, examples: list[WholeGraph], *, top: int = 1) -> list[Answer]:
+    def answer(self, examples: list[GraphInput], *, top: int = 1) -> list[Answer]:
         edges = [graph.edge_index for graph in examples]
-        none = [torch.empty(index.shape[1], 0) for index in edges]
-        packed = PackedGraphs.of([graph.x for graph in examples], edges, none)
+        no_features = [torch.empty(index.shape[1], 0) for index in edges]
+        packed = PackedGraphs.of([graph.x for graph in examples], edges, no_features)
         x, graph, members, _ = packed.take(torch.arange(len(packed)))
         scores = self.model(x, graph, batch=members)
         return top_labels(scores.softmax(-1), self.preprocessing.values["labels"], top)
 
     def show(self, value: Any) -> str:
-        given = _object(value) if isinstance(value, str) else value
-        name = given.get("name") if isinstance(given, Mapping) else getattr(given, "name", None)
+        graph = _object(value) if isinstance(value, str) else value
+        name = graph.get("name") if isinstance(graph, Mapping) else getattr(graph, "name", None)
         return str(name or "graph")
 
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        found = read_json(text)
+        graph = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        graph = None
+    if not isinstance(graph, dict):
         raise _no_graph(text)
-    return found
+    return graph
 
 
 def _no_graph(value: Any) -> ArgumentError:

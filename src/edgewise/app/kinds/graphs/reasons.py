@@ -14,7 +14,7 @@ from edgewise.explain.attribution import Case
 
 def graph_class(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case]:
     """Yield the nodes of a graph as reasons for its class."""
-    given, out, scores = output_rows(predictor, value)
-    count = given[0].shape[-2]
+    inputs, out, scores = output_rows(predictor, value)
+    count = inputs[0].shape[-2]
     labels = [f"node {node}" for node in range(count)]
     yield class_case(predictor, out, scores, torch.arange(count), labels, by_edge=True)

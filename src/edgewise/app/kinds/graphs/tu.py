@@ -14,7 +14,7 @@ import torch
 from edgewise._utils.arguments import check_range
 from edgewise.app.files.checksums import SHA256
 from edgewise.app.files.files import NAME, check_name, fetch, find_raw, naming
-from edgewise.app.kinds.graphs.data import GraphData, kept_form, labelled, node_features
+from edgewise.app.kinds.graphs.data import GraphData, graph_preprocessing, labelled, node_features
 from edgewise.app.kinds.graphs.files import REQUIRED, read_graph_files
 from edgewise.app.train.folds import Folds
 from edgewise.app.train.packed import PackedGraphs
@@ -69,28 +69,36 @@ class TU(GraphData):
     @property
     def files(self) -> list[str]:
         """Names of the raw files: those with a known checksum, or else the required files."""
-        return list(SHA256.get(self.name, [f"{self.name}_{part}.txt" for part in REQUIRED]))
+        return list(SHA256.get(self.name, [f"{self.name}_{suffix}.txt" for suffix in REQUIRED]))
 
     def load(self) -> Splits:
         raw = find_raw(self.name, self.files, self._download)
-        found = read_graph_files(raw, self.name)
-        classes, y = found.classes.unique(return_inverse=True)
+        graph_files = read_graph_files(raw, self.name)
+        classes, y = graph_files.classes.unique(return_inverse=True)
         with naming(*self.files):
             index = self._folds().split("stratified", y.tolist())
-        kinds = [column.unique().tolist() for column in found.labels.T]
+        kinds = [column.unique().tolist() for column in graph_files.labels.T]
         scale = None
-        if self.attributes and found.attributes.shape[1]:
-            member = torch.arange(len(y)).repeat_interleave(found.node_start.diff())
-            known = found.attributes[torch.isin(member, index["train"])]
-            scale = Standardisation.of(known).record()
-        preprocessing = kept_form(
-            [found.class_names[one] for one in classes.tolist()], kinds, scale
+        if self.attributes and graph_files.attributes.shape[1]:
+            member = torch.arange(len(y)).repeat_interleave(graph_files.node_start.diff())
+            train_attributes = graph_files.attributes[torch.isin(member, index["train"])]
+            scale = Standardisation.of(train_attributes).record()
+        preprocessing = graph_preprocessing(
+            [graph_files.class_names[class_number] for class_number in classes.tolist()],
+            kinds,
+            scale,
         )
-        x = node_features(found.labels, found.attributes, preprocessing)
-        none = torch.empty(found.edge_index.shape[1], 0)
-        graphs = PackedGraphs(x, found.edge_index, none, found.node_start, found.edge_start)
+        x = node_features(graph_files.labels, graph_files.attributes, preprocessing)
+        no_edge_features = torch.empty(graph_files.edge_index.shape[1], 0)
+        graphs = PackedGraphs(
+            x,
+            graph_files.edge_index,
+            no_edge_features,
+            graph_files.node_start,
+            graph_files.edge_start,
+        )
         codes = PrecomputedEncodings(graphs)
-        train, val, test = (labelled(codes, index[part], y) for part in ("train", "val", "test"))
+        train, val, test = (labelled(codes, index[split], y) for split in ("train", "val", "test"))
         sizes = {"in_width": x.shape[1], "out_width": len(classes)}
         return Splits(
             sizes, train, val, test, self.batch_size, preprocessing=preprocessing, codes=codes

@@ -63,17 +63,11 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 def interactions(graph: Graph, users: int, items: int) -> Any:
-    """Return the interactions of a graph of users and items as a SciPy matrix.
-
-    Args:
-        graph: graph whose first nodes are the users and whose other nodes are the items.
-        users: number of users.
-        items: number of items.
-    """
+    """Return the interactions of a graph, whose first nodes are the users, as a SciPy matrix."""
     source, target = graph.edge_index.numpy()
     chosen = target < users
-    place = target[chosen], source[chosen] - users
-    return sparse.csr_matrix((np.ones(chosen.sum(), np.float32), place), (users, items))
+    positions = target[chosen], source[chosen] - users
+    return sparse.csr_matrix((np.ones(chosen.sum(), np.float32), positions), (users, items))
 
 
 def popularity(r: Any) -> Predict:
@@ -83,13 +77,7 @@ def popularity(r: Any) -> Predict:
 
 
 def gfcf(r: Any, weight: float, vectors: Callable[[], np.ndarray]) -> Predict:
-    """Return a function that scores items by GF-CF; the module docstring has the formula.
-
-    Args:
-        r: interactions ``[users, items]``.
-        weight: α, the weight of the ideal low-pass filter, the second term of the formula.
-        vectors: function that returns the singular vectors V, ``[items, K]``; called only if α > 0.
-    """
+    """Return a function that scores items by GF-CF with weight α; V is computed only if α > 0."""
     normalised, degree = _normalised(r)
     back = normalised.T.tocsr()
     v = vectors() if weight else None
@@ -106,12 +94,7 @@ def gfcf(r: Any, weight: float, vectors: Callable[[], np.ndarray]) -> Predict:
 
 
 def item_knn(r: Any, count: int) -> Predict:
-    """Return a function that scores items by their cosine similarity to the user's items.
-
-    Args:
-        r: interactions ``[users, items]``.
-        count: number of nearest items of each item whose similarities are used.
-    """
+    """Return a function that scores items by their cosine similarity to the user's items."""
     size = np.sqrt(np.maximum(np.ravel(r.sum(axis=0)), 1))
     unit = r.multiply(1 / size).tocsr().astype(np.float32)
     by_item, nearest = unit.T.tocsr(), []
@@ -131,12 +114,7 @@ def item_knn(r: Any, count: int) -> Predict:
 
 
 def ease(r: Any, penalty: float) -> Predict:
-    """Return a function that scores items by EASE; the module docstring has the formula.
-
-    Args:
-        r: interactions ``[users, items]``.
-        penalty: L2 penalty of the ridge regression.
-    """
+    """Return a function that scores items by EASE; the module docstring has the formula."""
     gram = (r.T @ r).toarray().astype(np.float64)
     gram[np.diag_indices_from(gram)] += penalty
     inverse = np.linalg.inv(gram)
@@ -153,8 +131,8 @@ def _fitted(r: Any, fit: Callable[[], Predict]) -> Score:
 def _scored(r: Any, predict: Predict) -> Score:
     def score(batch: Batch) -> Tensor:
         users, items, _graph = batch.inputs
-        found = np.asarray(predict(r[users.numpy()]), np.float32)
-        return torch.from_numpy(found)[:, items]
+        item_scores = np.asarray(predict(r[users.numpy()]), np.float32)
+        return torch.from_numpy(item_scores)[:, items]
 
     return score
 

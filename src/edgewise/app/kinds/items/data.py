@@ -30,15 +30,9 @@ from edgewise.graphs import Graph, edges
 RANKED = 2048  # Number of users per batch of validation and test, which limits memory.
 
 
-class Chosen(NamedTuple):
-    """Interactions read from files.
-
-    Attributes:
-        train, test: user and item indices ``[2, E]``, from 0.
-        user_ids, item_ids: dict from the id of each user (item) to its index.
-        files: files of the interactions.
-        val: validation interactions; ``None`` to sample them from the training interactions.
-        columns: names of the columns of users and items.
+class SplitInteractions(NamedTuple):
+    """User and item indices ``[2, E]`` read from files, and the index of each id. Without ``val``,
+    validation interactions are sampled from the training interactions.
     """
 
     train: Tensor
@@ -60,21 +54,16 @@ class Chosen(NamedTuple):
         return len(self.item_ids)
 
 
-def chosen_of(train: Path, test: Path) -> Chosen:
+def read_split(train: Path, test: Path) -> SplitInteractions:
     """Read the distinct interactions of a training file and a test file."""
     read = read_interactions(train, test)
-    known, tested = map(once, read.pairs)
-    return Chosen(known, tested, read.user_ids, read.item_ids, (train, test))
+    train_pairs, test_pairs = map(once, read.pairs)
+    return SplitInteractions(train_pairs, test_pairs, read.user_ids, read.item_ids, (train, test))
 
 
 @dataclass(frozen=True)
 class InteractionSplits(Splits):
-    """Loaded recommendation data.
-
-    Attributes:
-        user_ids, item_ids: dict from the id of each user (item) to its index, sorted by index.
-        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
-    """
+    """Loaded recommendation data, with the index of each user id and item id."""
 
     user_ids: Ids
     item_ids: Ids
@@ -132,7 +121,7 @@ class Interactions(Data):
             )
 
     @abstractmethod
-    def read(self) -> Chosen:
+    def read(self) -> SplitInteractions:
         """Read the interactions from their files."""
 
     def load(self) -> InteractionSplits:
@@ -140,31 +129,35 @@ class Interactions(Data):
         with naming(*chosen.files):
             return self._split(chosen)
 
-    def _split(self, chosen: Chosen) -> InteractionSplits:
+    def _split(self, chosen: SplitInteractions) -> InteractionSplits:
         sizes = {"num_users": chosen.num_users, "num_items": chosen.num_items}
         random = Generator().manual_seed(self.split_seed)
         train, val = chosen.train, chosen.val
         if val is None:
             train, val = _some_of_users(train, self.val, self.val_users, random)
         first_item = torch.tensor([[0], [chosen.num_users]])
-        parts = EdgeSplit(train + first_item, val + first_item, chosen.test + first_item)
-        check_edge_split(parts)
-        graph = edges(both_ways(parts.train), sum(sizes.values()))
+        split = EdgeSplit(train + first_item, val + first_item, chosen.test + first_item)
+        check_edge_split(split)
+        graph = edges(both_ways(split.train), sum(sizes.values()))
         ranked = partial(_ranking, graph, chosen)
-        asked = ranked(train[0].unique(), train, train[:, :0])
-        training = SampledSplit.of(lambda index, _: asked.make(index), asked.count, self.batch_size)
+        train_ranking = ranked(train[0].unique(), train, train[:, :0])
+        training = SampledSplit.of(
+            lambda index, _: train_ranking.make(index), train_ranking.count, self.batch_size
+        )
         if self.negatives:
-            known = _ItemsOf(train, chosen.num_users)
-            draw = partial(self._draw, graph, known, chosen.num_items)
-            count = len(known.users) if self.by_user else train.shape[1]
+            train_items = _ItemsOf(train, chosen.num_users)
+            draw = partial(self._draw, graph, train_items, chosen.num_items)
+            count = len(train_items.users) if self.by_user else train.shape[1]
             training = SampledSplit.of(draw, count, self.batch_size)
-        some = val[0].unique()
+        val_users = val[0].unique()
         if self.val_users:
-            some = some[torch.randperm(len(some), generator=random)[: self.val_users]]
+            val_users = val_users[
+                torch.randperm(len(val_users), generator=random)[: self.val_users]
+            ]
         return InteractionSplits(
             sizes,
             training,
-            ranked(some, val, train),
+            ranked(val_users, val, train),
             ranked(chosen.test[0].unique(), chosen.test, torch.cat([train, val], dim=1)),
             batch_size=RANKED,
             preprocessing={
@@ -178,15 +171,15 @@ class Interactions(Data):
         )
 
     def _draw(
-        self, graph: Graph, known: _ItemsOf, items: int, index: Tensor, generator: Generator
+        self, graph: Graph, train_items: _ItemsOf, items: int, index: Tensor, generator: Generator
     ) -> Batch:
         others = torch.randint(items, (self.negatives,), generator=generator)
         if self.by_user:
-            users = known.users[index]
-            positives = known.rows(users)
+            users = train_items.users[index]
+            positives = train_items.rows(users)
         else:
-            users, own = known.pairs[:, index]
-            positives = own[:, None]
+            users, positive_items = train_items.pairs[:, index]
+            positives = positive_items[:, None]
         target = torch.arange(positives.shape[1]).where(positives >= 0, -1)
         return Batch((users, others, graph), target, keywords={"positives": positives})
 
@@ -194,16 +187,8 @@ class Interactions(Data):
 def _some_of_users(
     pairs: Tensor, fraction: float, users: int, random: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Split interactions into training and validation interactions.
-
-    Validation users are sampled, and then a fraction of the interactions of each. A sample of all
+    """Hold out a fraction of the interactions of sampled users (0 for all users). A sample of all
     interactions would mostly be of active users, but the metrics are means over users.
-
-    Args:
-        pairs: user and item of each interaction, ``[2, E]``.
-        fraction: fraction of the interactions of a validation user.
-        users: number of validation users; 0 for all.
-        random: generator of random numbers.
     """
     pairs = pairs[:, torch.randperm(pairs.shape[1], generator=random)]
     pairs = pairs[:, pairs[0].argsort(stable=True)]
@@ -218,25 +203,23 @@ def _some_of_users(
     return pairs[:, ~chosen], pairs[:, chosen]
 
 
-def _ranking(graph: Graph, chosen: Chosen, users: Tensor, wanted: Tensor, known: Tensor) -> Split:
-    """Return a split that ranks all items for each user.
-
-    Args:
-        graph: graph of the training interactions.
-        chosen: all interactions that were read, with the number of items.
-        users: users of the split.
-        wanted: held-out pairs ``[2, E]`` of user and item, with target 1.
-        known: pairs ``[2, E]`` used in training, with target -1. Other pairs have target 0.
+def _ranking(
+    graph: Graph, chosen: SplitInteractions, users: Tensor, held_out: Tensor, train_pairs: Tensor
+) -> Split:
+    """Return a split that ranks all items for each user: target 1 for pairs ``held_out [2, E]``, -1
+    for training pairs, 0 for others.
     """
-    wanted_of, known_of = (_ItemsOf(part, chosen.num_users) for part in (wanted, known))
+    held_out_items, train_items = (
+        _ItemsOf(pairs, chosen.num_users) for pairs in (held_out, train_pairs)
+    )
     items = torch.arange(chosen.num_items)
 
     def make(index: Tensor) -> Batch:
-        asked = users[index]
-        target = torch.zeros(len(asked), chosen.num_items, dtype=torch.int8)
-        target[wanted_of.all(asked)] = 1
-        target[known_of.all(asked)] = -1
-        return Batch((asked, items, graph), target)
+        batch_users = users[index]
+        target = torch.zeros(len(batch_users), chosen.num_items, dtype=torch.int8)
+        target[held_out_items.all(batch_users)] = 1
+        target[train_items.all(batch_users)] = -1
+        return Batch((batch_users, items, graph), target)
 
     return Split(len(users), make)
 
@@ -253,10 +236,7 @@ class _ItemsOf:
         self.users = self.count.nonzero().flatten()
 
     def all(self, users: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the pairs of user and item for a batch of users ``[B]``, as two tensors ``[E]``.
-
-        The first tensor has the position of the user in the batch, the second the item.
-        """
+        """Return the pairs of users ``[B]``: position in the batch and item, both ``[E]``."""
         row, nth = runs_and_positions(self.count[users])
         return row, self.item[self.start[users][row] + nth]
 
@@ -275,11 +255,11 @@ class Gowalla(Interactions):
     folders = ("gowalla",)
     section = "Links and recommendation"
 
-    def read(self) -> Chosen:
+    def read(self) -> SplitInteractions:
         at = "gusye1234/LightGCN-PyTorch/947ca2b3b1d2d3545b114145710cb06c4e57b3d2/data/gowalla"
         files = {
             name: f"https://raw.githubusercontent.com/{at}/{name}"
             for name in ("train.txt", "test.txt")
         }
         raw = find_files("gowalla", files)
-        return chosen_of(*(raw / name for name in files))
+        return read_split(*(raw / name for name in files))

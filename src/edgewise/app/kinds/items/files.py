@@ -14,7 +14,7 @@ from edgewise._utils.ragged import runs_and_positions
 from edgewise.app.files.edges import RATING, TIME, Column, read_interactions
 from edgewise.app.files.frames import FrameSource, Source, open_source, take_frames
 from edgewise.app.files.reading import log
-from edgewise.app.kinds.items.data import Chosen, Interactions
+from edgewise.app.kinds.items.data import Interactions, SplitInteractions
 from edgewise.app.train.edge_splits import EdgeSplit, once
 
 FEWEST = 3
@@ -69,31 +69,38 @@ class InteractionFiles(Interactions):
         shares = {"data.val": self.val, "data.test": self.test}
         check_shares(shares, "choose for example 0.1 and 0.1")
 
-    def read(self) -> Chosen:
+    def read(self) -> SplitInteractions:
         check_given("data.path", self.path, "a file of users and items")
         paths = [open_source(path) for path in (self.path, self.test_path) if path]
         time, rating = TIME.named(self.time), RATING.named(self.rating)
-        wanted = [column for column in (time, rating) if self._reads(column)]
+        further = [column for column in (time, rating) if self._reads(column)]
         read = read_interactions(
             *paths,
             header=self.header,
             names=self.names,
             user=self.user,
             item=self.item,
-            further=wanted,
+            further=further,
         )
         if read.rating and self.min_rating is None:
             log.info(
                 f"data.min_rating: each row counts as a choice, whatever its {read.rating!r}; "
                 "leave out low ratings with, for example, --data.min_rating 4"
             )
-        pairs = [self._liked(*each) for each in zip(read.pairs, read.numbers, paths, strict=True)]
+        pairs = [
+            self._liked(*file_interactions)
+            for file_interactions in zip(read.pairs, read.numbers, paths, strict=True)
+        ]
         ids = read.user_ids, read.item_ids
         if self.test_path:
-            known, tested = (once(part) for part, _ in pairs)
-            return Chosen(known, tested, *ids, tuple(paths), columns=read.columns)
+            train_pairs, test_pairs = (once(user_items) for user_items, _ in pairs)
+            return SplitInteractions(
+                train_pairs, test_pairs, *ids, tuple(paths), columns=read.columns
+            )
         split = last_of_each(*pairs[0], val=self.val, test=self.test, seed=self.split_seed)
-        return Chosen(split.train, split.test, *ids, tuple(paths), split.val, read.columns)
+        return SplitInteractions(
+            split.train, split.test, *ids, tuple(paths), split.val, read.columns
+        )
 
     def _reads(self, column: Column) -> bool:
         if column.argument == "data.time":
@@ -103,14 +110,7 @@ class InteractionFiles(Interactions):
     def _liked(
         self, pairs: Tensor, numbers: dict[str, Tensor], path: Path | FrameSource
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the interactions with a rating of at least ``min_rating``, and their times.
-
-        Args:
-            pairs: user and item of each interaction, ``[2, E]``.
-            numbers: ``data.rating`` and ``data.time`` of each interaction, ``[E]``, if there are
-                such columns.
-            path: file or data frame, for the error.
-        """
+        """Return the interactions with a rating of at least ``min_rating``, and their times."""
         when = numbers.get("data.time")
         if self.min_rating is None:
             return pairs, when
@@ -136,18 +136,9 @@ class InteractionFiles(Interactions):
 def last_of_each(
     pairs: Tensor, when: Tensor | None, *, val: float, test: float, seed: int
 ) -> EdgeSplit:
-    """Hold out the latest interactions of each user, or a random sample if times are unknown.
-
-    Args:
-        pairs: users and items ``[2, E]``; of repeated interactions only the first is kept.
-        when: times ``[E]`` in any unit; ``None`` shuffles the interactions.
-        val: fraction of each user's interactions used for validation, rounded, but at least one
-            interaction. All interactions of users with fewer than three are used for training.
-        test: fraction used for test; these are the latest.
-        seed: random seed that orders interactions with equal times or without times.
-
-    Raises:
-        ArgumentError: no user has three interactions.
+    """Hold out the latest interactions of each user, or a random sample if times are unknown. Of
+    repeated interactions only the first is kept; all interactions of users with fewer than three
+    are used for training.
     """
     drawn = torch.randperm(pairs.shape[1], generator=Generator().manual_seed(seed))
     order = drawn if when is None else drawn[when[drawn].argsort(stable=True)]

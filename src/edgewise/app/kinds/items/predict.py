@@ -20,22 +20,19 @@ from edgewise.layers import Recommender
 
 
 class Recommendations(Predictor):
-    """Items with the highest scores for a user, except the items the user already has.
-
-    The embeddings of users and items are computed once, from all interactions in the data.
-    """
+    """Items with the highest scores for a user, except the items the user already has."""
 
     data, task, input = Interactions, Recommendation, "a user's id"
 
     @torch.no_grad()
     def set_up(self) -> None:
-        kept = self.preprocessing.values
-        self.users, self.items = KnownIds(kept["users"], "user"), KnownIds(kept["items"], "item")
-        known, first_item = kept["known"], len(kept["users"])
-        self.chosen = Neighbours(known, first_item)
+        saved = self.preprocessing.values
+        self.users, self.items = KnownIds(saved["users"], "user"), KnownIds(saved["items"], "item")
+        interactions, first_item = saved["known"], len(saved["users"])
+        self.chosen = Neighbours(interactions, first_item)
         assert isinstance(self.model, Recommender)
-        pairs = both_ways(known + torch.tensor([[0], [first_item]]))
-        self.graph = edges(pairs, first_item + len(kept["items"]))
+        pairs = both_ways(interactions + torch.tensor([[0], [first_item]]))
+        self.graph = edges(pairs, first_item + len(saved["items"]))
         self.states = self.model.embed(self.graph)
         self.directions = F.normalize(self.states[first_item:], dim=-1)
 
@@ -61,31 +58,24 @@ class Recommendations(Predictor):
         scores = self.model.scores(self.states, torch.tensor(examples), every, self.graph)
         answers: list[Answer] = []
         for user, score in zip(examples, scores, strict=True):
-            own = self.chosen[user]
-            score[own] = -torch.inf
-            values, items = score.topk(min(top, len(score) - len(own.unique())))
-            reasons = self._reasons(items, own, evidence)
-            found = [
+            user_items = self.chosen[user]
+            score[user_items] = -torch.inf
+            values, items = score.topk(min(top, len(score) - len(user_items.unique())))
+            reasons = self._reasons(items, user_items, evidence)
+            recommended = [
                 {"item": self.items[item], "score": value}
                 | ({"evidence": [self.items[other] for other in reason]} if evidence else {})
                 for item, value, reason in zip(
                     items.tolist(), values.tolist(), reasons, strict=True
                 )
             ]
-            answers.append({"items": found})
+            answers.append({"items": recommended})
         return answers
 
-    def _reasons(self, items: Tensor, own: Tensor, count: int) -> list[list[int]]:
-        """Return the user's items that are most similar to each recommended item.
-
-        Args:
-            items: indices of the recommended items.
-            own: indices of the items that the user already has.
-            count: number of items to return for each recommended item.
-
-        Returns:
-            Indices of the items by decreasing cosine similarity, for each recommended item.
-        """
-        alike = self.directions[items] @ self.directions[own].t()
-        nearest: list[list[int]] = own[alike.topk(min(count, len(own))).indices].tolist()
+    def _reasons(self, items: Tensor, user_items: Tensor, count: int) -> list[list[int]]:
+        """Return the ``count`` items of the user that are most similar to each recommended item."""
+        similarity = self.directions[items] @ self.directions[user_items].t()
+        nearest: list[list[int]] = user_items[
+            similarity.topk(min(count, len(user_items))).indices
+        ].tolist()
         return nearest

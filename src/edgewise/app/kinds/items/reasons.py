@@ -23,12 +23,12 @@ def recommended_items(predictor: Recommendations, value: Any, top: int) -> Itera
         items = predictor.answer([user], top=top, evidence=0)[0]["items"]
     for item in items:
         number = predictor.items.number(item["item"])
-        own = torch.tensor([user, first + number])
+        ends = torch.tensor([user, first + number])
 
-        def score(own: Tensor = own, number: int = number) -> Tensor:
-            return model.scores(model.embed(graph), own[:1], torch.tensor([number]), graph)[0]
+        def score(ends: Tensor = ends, number: int = number) -> Tensor:
+            return model.scores(model.embed(graph), ends[:1], torch.tensor([number]), graph)[0]
 
         member = torch.arange(len(labels))
         yield Case(
-            score, member, labels, item["item"], own, by_edge=True, is_odds=False, whole_graph=True
+            score, member, labels, item["item"], ends, by_edge=True, is_odds=False, whole_graph=True
         )

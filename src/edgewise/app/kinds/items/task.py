@@ -64,10 +64,12 @@ class Recommendation(Task):
         if target.shape[1] == 1:
             return F.cross_entropy(outputs, target[:, 0], ignore_index=-1)
         # Padding is replaced by the first column, which is excluded from the negatives anyway.
-        place = target.where(target >= 0, target[:, :1]).clamp(min=0)
-        own = outputs.gather(1, place)
-        others = outputs.scatter(1, place, -torch.inf).logsumexp(-1, keepdim=True)
-        return F.softplus(others - own)[target >= 0].mean()  # -log(e^own / (e^own + e^others))
+        columns = target.where(target >= 0, target[:, :1]).clamp(min=0)
+        positive_scores = outputs.gather(1, columns)
+        others = outputs.scatter(1, columns, -torch.inf).logsumexp(-1, keepdim=True)
+        return F.softplus(others - positive_scores)[
+            target >= 0
+        ].mean()  # -log(e^own / (e^own + e^others))
 
     def count(self, outputs: Tensor, target: Tensor) -> int:
         right = target == 1 if target.shape == outputs.shape else target >= 0
@@ -81,8 +83,10 @@ class Recommendation(Task):
 
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         metrics: dict[str, Any] = self.metrics()
-        found = {name: metric.of_users(outputs, target) for name, metric in metrics.items()}
+        values_of_metrics = {
+            name: metric.of_users(outputs, target) for name, metric in metrics.items()
+        }
         # A user is recognised by the number of held-out items, or by the column of the only one
         # plus 1. 0 means that the user has none.
-        known = (target == 1).sum(1) if target.shape == outputs.shape else target[:, 0] + 1
-        return {"target": known[known > 0], **found}
+        user_keys = (target == 1).sum(1) if target.shape == outputs.shape else target[:, 0] + 1
+        return {"target": user_keys[user_keys > 0], **values_of_metrics}

@@ -52,13 +52,8 @@ def _katz(weight: float) -> Score:
 
 
 def katz(graph: Graph, weight: float) -> Tensor:
-    r"""Return the Katz index of all pairs of nodes ``[N, N]``, for paths of at most four edges.
-
-    For nodes u and v, it is :math:`\sum_{l=1}^{4} β^l (A^l)_{uv}`.
-
-    Args:
-        graph: undirected graph with adjacency matrix A, which has each edge in both directions.
-        weight: β.
+    r"""Return :math:`\sum_{l=1}^{4} β^l (A^l)_{uv}` for all pairs of nodes, ``[N, N]``, where the
+    weight is β and A the adjacency matrix of an undirected graph.
     """
     a = adjacency(graph).astype(np.float32) * np.float32(weight)
     paths = edge = a.toarray()
@@ -71,6 +66,6 @@ def adjacency(graph: Graph) -> Any:
     """Return the adjacency matrix ``[targets, sources]`` of a graph, a SciPy matrix of ones."""
     source, target = graph.edge_index.numpy()
     shape = graph.num_targets, graph.num_sources
-    found = sparse.coo_matrix((np.ones(len(source)), (target, source)), shape).tocsr()
-    found.data[:] = 1
-    return found
+    matrix = sparse.coo_matrix((np.ones(len(source)), (target, source)), shape).tocsr()
+    matrix.data[:] = 1
+    return matrix

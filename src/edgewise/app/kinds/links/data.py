@@ -29,14 +29,8 @@ from edgewise.graphs import Graph, edges
 
 
 class Pairs(NamedTuple):
-    """Distinct undirected edges of a file.
-
-    Attributes:
-        pairs: edges ``[2, E]``; with one node type, the smaller node comes first.
-        left, right: nodes that may come first (second) in a pair; equal if there is one node type.
-        node_ids: dict from the id of each node in the file to its index.
-        file: file of the edges.
-        column: name of the column of the first nodes.
+    """Distinct undirected edges ``[2, E]`` of a file; ``left`` and ``right`` are the nodes that may
+    come first and second, equal if there is one node type.
     """
 
     pairs: Tensor
@@ -47,25 +41,17 @@ class Pairs(NamedTuple):
     column: str = "source"
 
 
-def pairs_of_one_kind(found: EdgeTable, path: Path | FrameSource) -> Pairs:
-    """Return the undirected edges of a file with one node type.
-
-    Args:
-        found: edges and ids read from the file.
-        path: the file, or a data frame.
-    """
-    nodes = range(len(found.ids))
-    return Pairs(undirected(found.pairs), nodes, nodes, found.ids, path, found.column)
+def pairs_of_one_kind(edge_table: EdgeTable, path: Path | FrameSource) -> Pairs:
+    """Return the undirected edges of a file with one node type."""
+    nodes = range(len(edge_table.ids))
+    return Pairs(
+        undirected(edge_table.pairs), nodes, nodes, edge_table.ids, path, edge_table.column
+    )
 
 
 @dataclass(frozen=True)
 class LinkSplits(Splits):
-    """Loaded link prediction data.
-
-    Attributes:
-        node_ids: dict from the id of each node in the file to its index, sorted by index.
-        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
-    """
+    """Loaded link prediction data, with the index of each node id."""
 
     node_ids: Ids
 
@@ -109,24 +95,24 @@ class Links(Data):
         """Read the edges from their file."""
 
     def load(self) -> LinkSplits:
-        found = self.read()
-        with naming(found.file):
-            return self._split(found)
+        pairs = self.read()
+        with naming(pairs.file):
+            return self._split(pairs)
 
-    def _split(self, found: Pairs) -> LinkSplits:
-        pairs, left, right, node_ids, _, column = found
+    def _split(self, file_pairs: Pairs) -> LinkSplits:
+        pairs, left, right, node_ids, _, column = file_pairs
         nodes = max(left.stop, right.stop)
         split = split_edges(pairs, val=self.val, test=self.test, seed=self.split_seed)
         graph = edges(both_ways(split.train), nodes)
-        known = pair_keys(pairs, right.stop).sort().values
-        drawn = Generator().manual_seed(self.split_seed)
+        edge_keys = pair_keys(pairs, right.stop).sort().values
+        generator = Generator().manual_seed(self.split_seed)
 
-        def held_out(part: Tensor, *earlier: Tensor) -> Split:
-            none = draw_non_edges(part.shape[1], known, left, right, drawn)
-            plain = _batch(graph, part, none)
+        def held_out(links: Tensor, *earlier: Tensor) -> Split:
+            non_edges = draw_non_edges(links.shape[1], edge_keys, left, right, generator)
+            labelled = _batch(graph, links, non_edges)
             batch = LinkBatch(
-                plain.inputs,
-                plain.target,
+                labelled.inputs,
+                labelled.target,
                 known=torch.cat(earlier, dim=1),
                 left=left,
                 right=right,
@@ -136,12 +122,12 @@ class Links(Data):
         train, count = split.train, split.train.shape[1]
         # Training negatives may be test edges: excluding them would leak the test set.
         keys = pair_keys(train, right.stop).sort().values
-        none = partial(draw_non_edges, keys=keys, left=left, right=right)
+        draw_negatives = partial(draw_non_edges, keys=keys, left=left, right=right)
 
         def draw(index: Tensor, generator: Generator) -> Batch:
-            read = torch.ones(count, dtype=torch.bool).index_fill_(0, index, False)
-            others = none(self.negatives * len(index), generator=generator)
-            return _batch(edges(both_ways(train[:, read]), nodes), train[:, index], others)
+            is_message = torch.ones(count, dtype=torch.bool).index_fill_(0, index, False)
+            negatives = draw_negatives(self.negatives * len(index), generator=generator)
+            return _batch(edges(both_ways(train[:, is_message]), nodes), train[:, index], negatives)
 
         # At most a tenth of the edges is in a batch, because only the others pass messages. A small
         # network thus also has enough steps per epoch.
@@ -167,9 +153,9 @@ class Links(Data):
         )
 
 
-def _batch(graph: Graph, links: Tensor, none: Tensor) -> Batch:
-    target = torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
-    return Batch((torch.cat([links, none], dim=1), graph), target)
+def _batch(graph: Graph, links: Tensor, non_edges: Tensor) -> Batch:
+    target = torch.cat([torch.ones(links.shape[1]), torch.zeros(non_edges.shape[1])])
+    return Batch((torch.cat([links, non_edges], dim=1), graph), target)
 
 
 @dataclass(frozen=True)
@@ -207,14 +193,14 @@ class EdgeList(Links):
 
     def read(self) -> Pairs:
         check_given("data.path", self.path, "a file of edges")
-        found = read_edges(
+        edge_table = read_edges(
             self.path,
             header=self.header,
             names=self.names,
             source=self.source,
             destination=self.destination,
         )
-        return pairs_of_one_kind(found, open_source(self.path))
+        return pairs_of_one_kind(edge_table, open_source(self.path))
 
 
 @dataclass(frozen=True)

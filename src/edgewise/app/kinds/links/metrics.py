@@ -106,9 +106,9 @@ class LinkRecall(Metric):
         links = batch.inputs[0][:, batch.target > 0.5]
         links = torch.cat([links, links.flip(0)], dim=1)
         count = max(batch.left.stop, batch.right.stop)
-        found = torch.isin(nodes[:, None] * count + neighbours, links[0] * count + links[1])
-        wanted = torch.bincount(links[0], minlength=count)[nodes]
-        self.total += (found.sum(1).double() / wanted).sum()
+        is_link = torch.isin(nodes[:, None] * count + neighbours, links[0] * count + links[1])
+        num_links = torch.bincount(links[0], minlength=count)[nodes]
+        self.total += (is_link.sum(1).double() / num_links).sum()
         self.nodes += len(nodes)
 
     def compute(self) -> Tensor:

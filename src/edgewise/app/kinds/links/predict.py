@@ -22,25 +22,22 @@ CHUNK = 65536
 
 
 class LinkSuggestions(Predictor):
-    """Nodes with the highest scores for a node, except the nodes it is already linked to.
-
-    The embeddings of the nodes are computed once, from all links in the data. A score is the
-    sigmoid of the model's logit: the probability of a link if links are as frequent as in the
-    training batches (one link for ``negatives`` pairs without a link; see
-    :class:`edgewise.app.kinds.links.EdgeList`).
+    """Nodes with the highest scores for a node, except the nodes it is already linked to. A score
+    is the sigmoid of the model's logit: the probability of a link if links are as frequent as in
+    the training batches (one link for ``negatives`` pairs without a link).
     """
 
     data, task, input = Links, LinkPrediction, "a node's id"
 
     @torch.no_grad()
     def set_up(self) -> None:
-        kept = self.preprocessing.values
-        self.nodes = KnownIds(kept["ids"], "node")
-        self.left, self.right = range(*kept["left"]), range(*kept["right"])
-        pairs = both_ways(kept["known"])
-        self.linked = Neighbours(pairs, len(kept["ids"]))
+        saved = self.preprocessing.values
+        self.nodes = KnownIds(saved["ids"], "node")
+        self.left, self.right = range(*saved["left"]), range(*saved["right"])
+        pairs = both_ways(saved["known"])
+        self.linked = Neighbours(pairs, len(saved["ids"]))
         assert isinstance(self.model, LinkPredictor)
-        self.graph = edges(pairs, len(kept["ids"]))
+        self.graph = edges(pairs, len(saved["ids"]))
         self.states = self.model.embed(self.graph)
 
     def node_labels(self, value: Any) -> tuple[list[str], int | None]:
@@ -70,30 +67,21 @@ class LinkSuggestions(Predictor):
         if node in others:
             scores[node - others.start] = -torch.inf
         free = int(scores.isfinite().sum())
-        values, places = scores.topk(min(top, free))
-        for value, other in zip(values.tolist(), (places + others.start).tolist(), strict=True):
-            found: Answer = {"id": self.nodes[other], "score": value}
+        values, positions = scores.topk(min(top, free))
+        for value, other in zip(values.tolist(), (positions + others.start).tolist(), strict=True):
+            link: Answer = {"id": self.nodes[other], "score": value}
             if evidence:
                 common = linked[torch.isin(linked, self.linked[other])]
                 # Common neighbours with fewer links are stronger evidence (Adamic and Adar, 2003).
-                rare = sorted(common.tolist(), key=lambda one: len(self.linked[one]))
-                found |= {
-                    "common": len(common),
-                    "evidence": [self.nodes[n] for n in rare[:evidence]],
-                }
-            yield found
+                rarest = sorted(common.tolist(), key=lambda node: len(self.linked[node]))[:evidence]
+                link |= {"common": len(common), "evidence": [self.nodes[n] for n in rarest]}
+            yield link
 
     def _scores(self, node: int, others: range) -> Tensor:
-        """Return the probability of a link from one node to each of several nodes.
-
-        Args:
-            node: index of the first node.
-            others: indices of the other nodes.
-        """
+        """Return the probability of a link from one node to each of several nodes."""
         assert isinstance(self.model, LinkPredictor)
-        other = torch.arange(others.start, others.stop)
-        parts = [
-            torch.stack([part.new_full(part.shape, node), part]) for part in other.split(CHUNK)
-        ]
-        found = [self.model.score(self.states, pairs, self.graph) for pairs in parts]
-        return torch.cat(found).sigmoid()
+        logits = []
+        for targets in torch.arange(others.start, others.stop).split(CHUNK):
+            pairs = torch.stack([torch.full_like(targets, node), targets])
+            logits.append(self.model.score(self.states, pairs, self.graph))
+        return torch.cat(logits).sigmoid()

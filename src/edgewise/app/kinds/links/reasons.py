@@ -25,12 +25,12 @@ def suggested_links(predictor: LinkSuggestions, value: Any, top: int) -> Iterato
     with torch.no_grad():
         links = predictor.answer([node], top=top, evidence=0)[0]["links"]
     for link in links:
-        own = torch.tensor([node, predictor.nodes.number(link["id"])])
+        ends = torch.tensor([node, predictor.nodes.number(link["id"])])
 
-        around = edges(graph.edge_index[:, edges_around(graph, own)], len(ids))
+        around = edges(graph.edge_index[:, edges_around(graph, ends)], len(ids))
 
-        def score(own: Tensor = own, around: Graph = around) -> Tensor:
-            return model.score(model.embed(graph), own[:, None], remaining(around))
+        def score(ends: Tensor = ends, around: Graph = around) -> Tensor:
+            return model.score(model.embed(graph), ends[:, None], remaining(around))
 
         member = torch.arange(len(ids))
         # The other methods do not see that an edge makes a common neighbour.
@@ -39,7 +39,7 @@ def suggested_links(predictor: LinkSuggestions, value: Any, top: int) -> Iterato
             member,
             ids,
             link["id"],
-            own,
+            ends,
             by_edge=True,
             whole_graph=True,
             best="removed",

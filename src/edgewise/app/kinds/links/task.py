@@ -80,21 +80,24 @@ class LinkPrediction(Task):
         pairs, graph = batch.inputs
         held_out = pairs[:, batch.target > 0.5]
         nodes, count = held_out.unique(), max(batch.left.stop, batch.right.stop)
-        every, random = torch.arange(count, device=nodes.device), torch.Generator().manual_seed(0)
+        all_nodes, random = (
+            torch.arange(count, device=nodes.device),
+            torch.Generator().manual_seed(0),
+        )
         chosen = torch.randperm(len(nodes), generator=random)[: max(RANKED // count, 1)]
         nodes = nodes[chosen.to(nodes.device)]
-        known = torch.cat([batch.known, batch.known.flip(0)], dim=1)
-        second = (every >= batch.right.start) if batch.left != batch.right else None
+        linked_pairs = torch.cat([batch.known, batch.known.flip(0)], dim=1)
+        second = (all_nodes >= batch.right.start) if batch.left != batch.right else None
         best = []
-        for part in nodes.split(max(CHUNK // count, 1)):
-            asked = torch.stack([part.repeat_interleave(count), every.repeat(len(part))])
-            scores = model(asked, graph).view(len(part), count).float()
-            scores[every[: len(part)], part] = -torch.inf
-            row = torch.full_like(every, -1)
-            row[part] = every[: len(part)]
-            linked = row[known[0]] >= 0
-            scores[row[known[0, linked]], known[1, linked]] = -torch.inf
+        for chunk in nodes.split(max(CHUNK // count, 1)):
+            candidates = torch.stack([chunk.repeat_interleave(count), all_nodes.repeat(len(chunk))])
+            scores = model(candidates, graph).view(len(chunk), count).float()
+            scores[all_nodes[: len(chunk)], chunk] = -torch.inf
+            row = torch.full_like(all_nodes, -1)
+            row[chunk] = all_nodes[: len(chunk)]
+            linked = row[linked_pairs[0]] >= 0
+            scores[row[linked_pairs[0, linked]], linked_pairs[1, linked]] = -torch.inf
             if second is not None:  # Nodes of the same type cannot be linked.
-                scores = scores.masked_fill(second[part, None] == second, -torch.inf)
+                scores = scores.masked_fill(second[chunk, None] == second, -torch.inf)
             best.append(scores.topk(min(self.k, count)).indices)
         return nodes, torch.cat(best)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import reduce
 from types import ModuleType
 from typing import Any
@@ -45,16 +46,20 @@ SLOW_DESCRIPTORS = (
 
 
 def rdkit() -> ModuleType:
-    """Return the module ``rdkit.Chem``.
-
-    Raises:
-        MissingExtraError: RDKit is not installed.
-    """
+    """Return the module ``rdkit.Chem``."""
     require("rdkit", extra="chem", purpose="reading molecules")
     from rdkit import Chem
 
     module: ModuleType = Chem
     return module
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Disable RDKit's messages in a ``with`` block; the caller reports the row of an error."""
+    from rdkit import rdBase
+
+    logs: AbstractContextManager[None] = rdBase.BlockLogs()
+    return logs
 
 
 def parse(smiles: str) -> Any | None:
@@ -70,10 +75,7 @@ def parse(smiles: str) -> Any | None:
         deepest = max(deepest, depth)
     LIMITS["smiles_nesting"].check(deepest, "smiles", f"in {smiles[:40]!r}...")
     chem = rdkit()
-    from rdkit import rdBase
-
-    # Disable RDKit's messages; the caller reports the error with the number of the row.
-    with rdBase.BlockLogs():
+    with quiet():
         if len(smiles) > LIMITS["molecule_atoms"].value:
             # Without sanitisation, atoms are counted before the work on rings and aromaticity.
             unchecked = chem.MolFromSmiles(smiles.strip(), sanitize=False)
@@ -99,29 +101,32 @@ def is_smiles(text: str) -> bool:
 
 
 def molecule_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return atom features ``[n, ATOM_WIDTH]``, edges ``[2, 2·bonds]`` and bond features.
-
-    A salt, ``cation.anion``, is one graph with two components. A molecule may have no bonds.
+    """Return atom features ``[n, ATOM_WIDTH]``, edges ``[2, 2·bonds]`` and bond features. A salt,
+    ``cation.anion``, is one graph with two components.
     """
-    shares = _shares(molecule)
-    atoms = [_atom(atom) + extra for atom, extra in zip(molecule.GetAtoms(), shares, strict=True)]
-    index: list[tuple[int, int]] = []
-    bonds: list[list[float]] = []
-    for bond in molecule.GetBonds():
-        one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        index += [(one, other), (other, one)]
-        bonds += [_bond(bond)] * 2
-    edge_index = torch.tensor(index, dtype=torch.long).reshape(-1, 2).T.contiguous()
-    return torch.tensor(atoms), edge_index, torch.tensor(bonds).reshape(-1, BOND_WIDTH)
+    pairs = zip(molecule.GetAtoms(), _contributions(molecule), strict=True)
+    atoms = [_atom(atom) + contributions for atom, contributions in pairs]
+    bonds = torch.tensor([_bond(bond) for bond in molecule.GetBonds()]).reshape(-1, BOND_WIDTH)
+    return torch.tensor(atoms), bond_edges(molecule), bonds.repeat_interleave(2, 0)
+
+
+def bond_atoms(molecule: Any) -> list[tuple[int, int]]:
+    """Return the indices of both atoms of each bond."""
+    return [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
+
+
+def bond_edges(molecule: Any) -> Tensor:
+    """Return the edges ``[2, 2·bonds]``: each bond in one direction, then in the other."""
+    pairs = torch.tensor(bond_atoms(molecule), dtype=torch.long).reshape(-1, 2)
+    return torch.stack([pairs, pairs.flip(1)], dim=1).reshape(-1, 2).T.contiguous()
 
 
 def largest_fragment(molecule: Any) -> Any:
     """Return the largest organic fragment of a salt or mixture; the largest if none is organic."""
     rdkit()
-    from rdkit import rdBase
     from rdkit.Chem.MolStandardize import rdMolStandardize
 
-    with rdBase.BlockLogs():
+    with quiet():
         return rdMolStandardize.LargestFragmentChooser(preferOrganic=True).choose(molecule)
 
 
@@ -138,44 +143,33 @@ def unknown_parts(molecule: Any) -> tuple[list[int], list[int]]:
 
 
 def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]) -> str:
-    """Set the elements of some atoms and the types of some bonds, and return the SMILES.
-
-    The result is empty if RDKit rejects the molecule, for example carbon with five bonds.
-
-    Args:
-        molecule: RDKit molecule; it is not changed.
-        atoms: dict from atom index to element symbol, such as ``"N"``.
-        bonds: dict from bond index to the name of an RDKit bond type, such as ``"DOUBLE"``.
+    """Return the SMILES with other elements of some atoms and types of some bonds, by index; "" if
+    RDKit rejects the molecule, for example carbon with five bonds.
     """
     chem = rdkit()
-    from rdkit import rdBase
-
-    whole = chem.RWMol(molecule)
+    edited = chem.RWMol(molecule)
     for index, element in atoms.items():
-        atom = whole.GetAtomWithIdx(index)
+        atom = edited.GetAtomWithIdx(index)
         atom.SetAtomicNum(chem.GetPeriodicTable().GetAtomicNumber(element))
         atom.SetNoImplicit(False)  # This adds implicit hydrogens.
     for index, kind in bonds.items():
-        bond = whole.GetBondWithIdx(index)
+        bond = edited.GetBondWithIdx(index)
         bond.SetBondType(getattr(chem.BondType, kind))
         bond.SetIsAromatic(kind == "AROMATIC")
-    with rdBase.BlockLogs():
-        wrong = chem.SanitizeMol(whole, catchErrors=True)
-    return "" if wrong else str(chem.MolToSmiles(whole))
+    with quiet():
+        wrong = chem.SanitizeMol(edited, catchErrors=True)
+    return "" if wrong else str(chem.MolToSmiles(edited))
 
 
 def descriptors(molecule: Any) -> list[float]:
-    """Return all two-dimensional descriptors of RDKit, with 0 for undefined descriptors.
-
-    Descriptors whose cost grows with the third or fourth power of the number of atoms are undefined
-    for large molecules; see :data:`SLOW_DESCRIPTORS`.
+    """Return all two-dimensional descriptors of RDKit, with 0 for undefined descriptors, and for
+    :data:`SLOW_DESCRIPTORS` of large molecules.
     """
     rdkit()
-    from rdkit import rdBase
     from rdkit.Chem import Descriptors
 
     atoms = molecule.GetNumHeavyAtoms()
-    with rdBase.BlockLogs():
+    with quiet():
         values = [
             0.0 if atoms > max_atoms(name) else _descriptor(function, molecule)
             for name, function in Descriptors.descList
@@ -200,19 +194,19 @@ def _descriptor(function: Callable[[Any], float], molecule: Any) -> float:
 def ions(molecule: Any) -> tuple[Any, Any]:
     """Return the cations of a molecule, and its other fragments; either may have no atoms."""
     chem = rdkit()
-    parts: tuple[list[Any], list[Any]] = [], []
-    for part in chem.GetMolFrags(molecule, asMols=True):
-        parts[chem.GetFormalCharge(part) <= 0].append(part)
-    cations, rest = (reduce(chem.CombineMols, part, chem.Mol()) for part in parts)
-    for part in (cations, rest):
-        chem.SanitizeMol(part)
+    groups: tuple[list[Any], list[Any]] = [], []
+    for fragment in chem.GetMolFrags(molecule, asMols=True):
+        groups[chem.GetFormalCharge(fragment) <= 0].append(fragment)
+    cations, rest = (reduce(chem.CombineMols, fragment, chem.Mol()) for fragment in groups)
+    for fragment in (cations, rest):
+        chem.SanitizeMol(fragment)
     return cations, rest
 
 
 def _one_hot(value: object, choices: Sequence[object]) -> list[float]:
     """Encode a value one-hot, with a last column for all other values."""
-    found = [float(value == choice) for choice in choices]
-    return [*found, 1.0 - sum(found)]
+    columns = [float(value == choice) for choice in choices]
+    return [*columns, 1.0 - sum(columns)]
 
 
 def _atom(atom: Any) -> list[float]:
@@ -237,22 +231,22 @@ def _bond(bond: Any) -> list[float]:
     ]
 
 
-def _shares(molecule: Any) -> list[list[float]]:
+def _contributions(molecule: Any) -> list[list[float]]:
     """Return each atom's contribution to logP, refractivity, polar and total surface area."""
     from rdkit.Chem import rdMolDescriptors as descriptors
 
     with_hydrogens = rdkit().AddHs(molecule)
     crippen = descriptors._CalcCrippenContribs(with_hydrogens)
-    shares = [list(pair) for pair in crippen[: molecule.GetNumAtoms()]]
+    contributions = [list(pair) for pair in crippen[: molecule.GetNumAtoms()]]
     for hydrogen in list(with_hydrogens.GetAtoms())[molecule.GetNumAtoms() :]:
-        to = shares[hydrogen.GetNeighbors()[0].GetIdx()]
+        to = contributions[hydrogen.GetNeighbors()[0].GetIdx()]
         to[0] += crippen[hydrogen.GetIdx()][0]
         to[1] += crippen[hydrogen.GetIdx()][1]
     polar = descriptors._CalcTPSAContribs(molecule)
     surface, _hydrogens = descriptors._CalcLabuteASAContribs(molecule)
     return [
         [logp, refraction / 10, area / 10, around / 10]
-        for (logp, refraction), area, around in zip(shares, polar, surface, strict=True)
+        for (logp, refraction), area, around in zip(contributions, polar, surface, strict=True)
     ]
 
 

@@ -227,19 +227,19 @@ class MoleculeTable(Data):
         if described is not None:
             sizes["descriptor_width"] = described.shape[1]
         codes = PrecomputedEncodings(graphs)
-        parts = {
+        splits = {
             name: self._part(codes, number[i], measured[i], described, columns.values[i])
             for name, i in index.items()
         }
         target_scale = self._target_scale(targets, columns.values[train])
         train_part = replace(
-            parts["train"], target_scale=target_scale, draw=self.epoch_rows or None
+            splits["train"], target_scale=target_scale, draw=self.epoch_rows or None
         )
         return Splits(
             sizes,
             train_part,
-            parts["val"],
-            parts["test"],
+            splits["val"],
+            splits["test"],
             self.batch_size,
             preprocessing=preprocessing,
             codes=codes,
@@ -276,26 +276,25 @@ class MoleculeTable(Data):
         y: Tensor,
     ) -> Split:
         def make(index: Tensor) -> Batch:
-            given = self.inputs(codes.graphs, number[index], measured[index], described)
-            keywords = {**given.keywords, **codes.take(number[index])}
-            return replace(given, target=y[index], keywords=keywords)
+            inputs = self.inputs(codes.graphs, number[index], measured[index], described)
+            keywords = {**inputs.keywords, **codes.take(number[index])}
+            return replace(inputs, target=y[index], keywords=keywords)
 
         return Split(len(y), make)
 
     def _target_scale(self, targets: Sequence[Target], y: Tensor) -> TargetScale | None:
-        """Return the scale of each output; ``None`` if there are only classes.
-
-        Args:
-            targets: descriptions of the target columns.
-            y: targets of the training rows, ``[rows, targets]``; NaN for a missing value.
+        """Return the scale of each output for training targets with NaN for a missing value, or
+        ``None``.
         """
         if not self.fraction:
             return TargetScale.of(targets)
-        each = [values[~values.isnan()] for values in y.unbind(1)]
-        logits = [values.clamp(LEAST, 1 - LEAST).logit() for values in each]
+        values_by_target = [values[~values.isnan()] for values in y.unbind(1)]
+        logits = [values.clamp(LEAST, 1 - LEAST).logit() for values in values_by_target]
         # Fractions below LEAST may all have the same logit.
-        stds = [float(one.std(correction=0)) or 1.0 for one in logits]
-        return TargetScale([float(one.mean()) for one in logits], stds, fraction=True)
+        stds = [float(target_logits.std(correction=0)) or 1.0 for target_logits in logits]
+        return TargetScale(
+            [float(target_logits.mean()) for target_logits in logits], stds, fraction=True
+        )
 
     def _smiles_column(self, table: Table) -> str:
         candidates = [name for name, texts in table.columns.items() if _are_smiles(texts)]
@@ -306,21 +305,17 @@ class MoleculeTable(Data):
         return table.choose("data.smiles", self.smiles, candidates, what, of_words=True)
 
     def _check_fractions(self, columns: TargetColumns) -> None:
-        """Check that all targets are fractions if ``fraction`` is set.
-
-        Raises:
-            ArgumentError: a number is outside of 0 to 1, or a target has classes.
-        """
-        for place, name in enumerate(columns.names if self.fraction else ()):
-            y = columns.values[:, place]
+        """Raise ArgumentError if ``fraction`` is set and a target is not a number from 0 to 1."""
+        for column, name in enumerate(columns.names if self.fraction else ()):
+            y = columns.values[:, column]
             outside = ((y < 0) | (y > 1)).any()
-            if outside or columns.classes[place]:
-                kinds = f"the classes {', '.join(columns.classes[place])}"
+            if outside or columns.classes[column]:
+                kinds = f"the classes {', '.join(columns.classes[column])}"
                 numbers = [float(value) for value in (y[~y.isnan()].min(), y[~y.isnan()].max())]
                 raise ArgumentError(
                     "data.fraction",
                     expected=f"numbers from 0 to 1 in column {name!r}",
-                    got=(kinds if columns.classes[place] else "{} to {}".format(*numbers))
+                    got=(kinds if columns.classes[column] else "{} to {}".format(*numbers))
                     + f" in {columns.table.path.name}",
                     remedy="set data.fraction to false, or name another data.target",
                 )
@@ -328,12 +323,8 @@ class MoleculeTable(Data):
     def _readable(
         self, table: Table, smiles: str, targets: Sequence[str]
     ) -> tuple[Table, dict[str, Any]]:
-        """Return the rows with valid SMILES and a target, and a dict from SMILES to molecule.
-
-        Args:
-            table: the table.
-            smiles: column of the SMILES.
-            targets: target columns; a row needs a value in at least one of them.
+        """Return the rows with a valid SMILES and a value of a target, and the molecule of each
+        SMILES.
         """
         texts = table.columns[smiles]
         parsed: dict[str, Any] = dict.fromkeys(texts)
@@ -346,49 +337,43 @@ class MoleculeTable(Data):
         wrong = [row for row, text in enumerate(texts) if parsed[text] is None]
         missing = [missing_cells(table, name, self.task_type) for name in targets]
         without = [row for row, cells in enumerate(zip(*missing, strict=True)) if all(cells)]
-        kept = sorted(set(range(len(table))) - {*wrong, *without})
+        usable_rows = sorted(set(range(len(table))) - {*wrong, *without})
+        refuse = self.invalid == "refuse" or not usable_rows
+        or_else = "drop these rows with --data.invalid skip"
         if wrong:
             cells = [
                 f"row {table.line(row)}: {texts[row][:60]!r}"
                 + (f" ({errors[texts[row]].expected})" if texts[row] in errors else "")
                 for row in wrong[:SHOWN]
             ]
-            shown = "; ".join(cells)
-            more = "; ..." if len(wrong) > SHOWN else ""
-            got = f"{len(wrong)} that cannot be read ({shown}{more})"
-            if self.invalid == "refuse" or not kept:
+            got = f"{len(wrong)} that cannot be read ({_listed(cells, len(wrong), '; ')})"
+            if refuse:
+                limits = "".join(f"; {error.remedy}" for error in list(errors.values())[:1])
+                if not usable_rows:
+                    or_else = "name another column with --data.smiles"
                 raise ArgumentError(
                     "data.smiles",
                     expected=f"molecules as SMILES in column {smiles!r} of {table.path.name}",
                     got=got,
-                    remedy="correct these rows, or "
-                    + (
-                        "drop them with --data.invalid skip"
-                        if kept
-                        else "name another column with --data.smiles"
-                    )
-                    + "".join(f"; {error.remedy}" for error in list(errors.values())[:1]),
+                    remedy=f"correct these rows, or {or_else}{limits}",
                 )
             warnings.warn(f"{table.path.name}: SMILES skipped: {got}", stacklevel=3)
         if without:
-            shown = ", ".join(str(table.line(row)) for row in without[:SHOWN])
-            got = f"{len(without)} without a value (row {shown}{', ...' * (len(without) > SHOWN)})"
-            if self.invalid == "refuse" or not kept:
+            cells = [str(table.line(row)) for row in without[:SHOWN]]
+            got = f"{len(without)} without a value (row {_listed(cells, len(without), ', ')})"
+            if refuse:
+                if not usable_rows:
+                    or_else = "name another column with --data.target"
                 raise ArgumentError(
                     "data.target",
                     expected=f"a value in each row of column {' or '.join(map(repr, targets))} of "
                     f"{table.path.name}",
                     got=got,
-                    remedy="fill in the values, or "
-                    + (
-                        "drop these rows with --data.invalid skip"
-                        if kept
-                        else "name another column with --data.target"
-                    ),
+                    remedy=f"fill in the values, or {or_else}",
                 )
             warnings.warn(f"{table.path.name}: rows skipped: {got}", stacklevel=3)
-        molecules = {text: one for text, one in parsed.items() if one is not None}
-        table = table.only(kept)
+        molecules = {text: molecule for text, molecule in parsed.items() if molecule is not None}
+        table = table.only(usable_rows)
         return table, {text: molecules[text] for text in dict.fromkeys(table.columns[smiles])}
 
     def _conditions(self, table: Table) -> Tensor:
@@ -420,14 +405,7 @@ class MoleculeTable(Data):
     def _units(
         self, table: Table, date: str, molecules: Mapping[str, Any], number: Tensor
     ) -> tuple[How, Sequence[Key]]:
-        """Return how rows are split, and the key of each row: molecule, scaffold or time.
-
-        Args:
-            table: the table.
-            date: column of dates for a split by time, or "".
-            molecules: dict from SMILES to RDKit molecule.
-            number: index in ``molecules`` of the molecule of each row, ``[rows]``.
-        """
+        """Return how rows are split, and the key of each row: molecule, scaffold or time."""
         if date:
             return "time", read_times(table, "data.date", date)
         if self.split == "random":
@@ -445,14 +423,7 @@ class MoleculeTable(Data):
     def _index(
         self, table: Table, by_column: str, how: How, keys: Sequence[Key]
     ) -> dict[str, Tensor]:
-        """Return the indices of the rows of each split.
-
-        Args:
-            table: the table.
-            by_column: column that assigns rows to splits; "" assigns them by folds.
-            how: how rows are assigned to folds; see :func:`edgewise.app.train.folds.deal`.
-            keys: molecule, scaffold or time of each row.
-        """
+        """Return the indices of the rows of each split, by a column of the table or by folds."""
         if not by_column:
             return self._folds().split(how, keys)
         if self.fold:
@@ -462,21 +433,16 @@ class MoleculeTable(Data):
                 got=str(self.fold),
                 remedy="omit data.fold, or set data.split_column to none",
             )
-        parts = parts_of(table, by_column)
-        if not len(parts["val"]):
-            kept, val = self._folds().held_out(how, [keys[i] for i in parts["train"].tolist()])
-            parts |= {"train": parts["train"][kept], "val": parts["train"][val]}
-        check_splits(**parts)
-        return parts
+        indices = parts_of(table, by_column)
+        if not len(indices["val"]):
+            train, val = self._folds().held_out(how, [keys[i] for i in indices["train"].tolist()])
+            indices |= {"train": indices["train"][train], "val": indices["train"][val]}
+        check_splits(**indices)
+        return indices
 
 
 def read_molecules(source: Path | FrameSource) -> Table:
-    """Read a table or an SDF file of molecules.
-
-    Raises:
-        MissingDataError, ArgumentError: see :func:`edgewise.app.files.read_table.read_table` and
-            :func:`edgewise.app.kinds.molecules.sdf.read_sdf`.
-    """
+    """Read a table or an SDF file of molecules."""
     if is_sdf(source):
         assert isinstance(source, Path)
         return read_sdf(source)
@@ -488,8 +454,8 @@ def _named(table: Table) -> Table:
     names = list(table.columns)
     for smiles, target in (names, names[::-1]) if len(names) == 2 else ():
         if not math.isnan(as_number(target, table.delimiter)) and is_smiles(smiles):
-            given = {smiles: "smiles", target: "target"}
-            return table.without_header([given[name] for name in names])
+            column_names = {smiles: "smiles", target: "target"}
+            return table.without_header([column_names[name] for name in names])
     return table
 
 
@@ -499,24 +465,21 @@ def packed(molecules: Iterable[Any]) -> PackedGraphs:
 
 
 def described_all(molecules: Iterable[Any]) -> Tensor:
-    """Return descriptors ``[G, D]`` of G molecules.
-
-    A row has the descriptors of the whole molecule, of its cations and of its other fragments.
-    """
+    """Return descriptors ``[G, D]`` of molecules, of their cations and of their other fragments."""
     rows = [
-        [value for part in (one, *ions(one)) for value in descriptors(part)] for one in molecules
+        [value for fragment in (molecule, *ions(molecule)) for value in descriptors(fragment)]
+        for molecule in molecules
     ]
     return torch.tensor(rows, dtype=torch.double)
 
 
 def described_by(values: Tensor, scale: Standardisation) -> Tensor:
-    """Return the standardised and clipped columns of descriptors that vary in training.
-
-    Args:
-        values: descriptors of all molecules, ``[G, D]``.
-        scale: mean and standard deviation of each column over the training molecules.
-    """
+    """Return the standardised and clipped descriptors ``[G, D]`` that vary in training."""
     return scale.scaled(values)[:, scale.std > CONSTANT].clamp(-FURTHEST, FURTHEST)
+
+
+def _listed(cells: Sequence[str], count: int, separator: str) -> str:
+    return separator.join([*cells, *["..."] * (count > len(cells))])
 
 
 def _are_smiles(texts: Sequence[str]) -> bool:

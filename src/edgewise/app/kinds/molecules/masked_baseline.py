@@ -31,9 +31,9 @@ Features = tuple[np.ndarray, np.ndarray]
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield randomised trees with each setting."""
-    known = cache(partial(_training, splits))
+    training_data = cache(partial(_training, splits))
     for least in MIN_SAMPLES_LEAF:
-        fit = partial(_fitted, known, least)
+        fit = partial(_fitted, training_data, least)
         yield Candidate("randomised trees", f"min_samples_leaf = {least}", fit, slow=True)
 
 
@@ -65,16 +65,18 @@ def _training(splits: Splits) -> tuple[Features, Features]:
     return (atoms, target[is_atom]), (bonds, target[~is_atom])
 
 
-def _fitted(known: Callable[[], tuple[Features, Features]], least: int) -> Score:
+def _fitted(training_data: Callable[[], tuple[Features, Features]], least: int) -> Score:
     models = [
         ExtraTreesClassifier(TREES, min_samples_leaf=least, random_state=0).fit(x, y)
-        for x, y in known()
+        for x, y in training_data()
     ]
 
     def score(batch: Batch) -> Tensor:
-        parts = zip(models, described(batch), strict=True)
+        features = zip(models, described(batch), strict=True)
         # A batch can have no masked bonds, because a molecule can be one atom.
-        scores = [bounded_scores(model, x, ATOM_KINDS + BOND_KINDS) for model, x in parts if len(x)]
+        scores = [
+            bounded_scores(model, x, ATOM_KINDS + BOND_KINDS) for model, x in features if len(x)
+        ]
         return torch.cat(scores)
 
     return score

@@ -8,9 +8,7 @@ Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -19,7 +17,7 @@ from torch import Generator, Tensor
 from edgewise._utils.arguments import check_range
 from edgewise._utils.ragged import chosen, ranges, starts
 from edgewise.app.files.files import find_raw, not_published
-from edgewise.app.files.reading import read_text
+from edgewise.app.files.read_table import read_table
 from edgewise.app.kinds.molecules.chem import ATOM_WIDTH, BOND_WIDTH, BONDS, ELEMENTS, parse
 from edgewise.app.kinds.molecules.data import packed
 from edgewise.app.kinds.molecules.zinc import NAME, PARTS
@@ -64,9 +62,11 @@ class MaskedMolecules(Data):
 
     def load(self) -> Splits:
         raw = find_raw(NAME, FILES, not_published(NAME, FILES))
-        molecules = [_read(raw / file) for file in FILES]
-        codes = PrecomputedEncodings(packed([one for part in molecules for one in part]))
-        index = torch.arange(len(codes.graphs)).split([len(part) for part in molecules])
+        molecules = [list(map(parse, read_table(raw / file).columns["smiles"])) for file in FILES]
+        codes = PrecomputedEncodings(
+            packed([molecule for split in molecules for molecule in split])
+        )
+        index = torch.arange(len(codes.graphs)).split([len(split) for split in molecules])
         train = index[0]
 
         def draw(which: Tensor, generator: Generator) -> Batch:
@@ -89,37 +89,27 @@ class MaskedMolecules(Data):
             codes=codes,
         )
 
-    def _fixed(self, codes: PrecomputedEncodings, part: Tensor, seed: int) -> Split:
-        """Return a split whose masks are sampled once, and do not depend on the batches.
-
-        Args:
-            codes: graphs of all molecules, with their precomputed encodings.
-            part: indices of the molecules in the split.
-            seed: random seed of the masks.
-        """
-        counts, generator = _counts(codes, part), Generator().manual_seed(seed)
+    def _fixed(self, codes: PrecomputedEncodings, molecules: Tensor, seed: int) -> Split:
+        """Return a split whose masks are sampled once, and do not depend on the batches."""
+        counts, generator = _counts(codes, molecules), Generator().manual_seed(seed)
         hidden = [chosen(count, self.mask_fraction, generator) for count in counts]
 
         def make(index: Tensor) -> Batch:
             index = index.unique()
-            own = (
+            masks = (
                 every[ranges(starts(count)[index], count[index])]
                 for every, count in zip(hidden, counts, strict=True)
             )
-            return hide(codes, part[index], *own)
+            return hide(codes, molecules[index], *masks)
 
-        return Split(len(part), make)
+        return Split(len(molecules), make)
 
 
 @dataclass(frozen=True)
 class HiddenParts(Batch):
-    """:class:`Batch` of molecules in which masked atoms and masked bonds are predicted.
-
+    """Batch of molecules with masked atoms and masked bonds, whose two atoms are ``bonds [2, M]``.
     ``select`` has the indices of the masked atoms, then N, N + 1, ... for the masked bonds, where N
     is the number of atoms in the batch.
-
-    Attributes:
-        bonds: both atoms of each masked bond, ``[2, M]``.
     """
 
     bonds: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
@@ -131,12 +121,8 @@ class HiddenParts(Batch):
         return replace(moved, bonds=self.bonds.to(device))
 
     def select_outputs(self, outputs: Tensor) -> Tensor:
-        """Return the scores of the masked atoms, then of the masked bonds.
-
-        For an atom, the columns of bond types are -inf. For a bond, the columns of elements are.
-
-        Args:
-            outputs: outputs of the model for all atoms, ``[N, 12 + 4]``.
+        """Return the scores of the masked atoms, then of the masked bonds, from outputs ``[N, 12 +
+        4]``. For an atom, the columns of bond types are -inf; for a bond, those of elements.
         """
         is_atom = torch.arange(outputs.shape[-1], device=outputs.device) < ATOM_KINDS
         atoms = outputs.masked_fill(~is_atom, -torch.inf)
@@ -145,13 +131,8 @@ class HiddenParts(Batch):
 
 
 def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tensor) -> HiddenParts:
-    """Return a batch of molecules with masked atoms and bonds.
-
-    Args:
-        codes: graphs of all molecules, with their precomputed encodings.
-        which: indices of the molecules of the batch, ``[B]``, in ascending order.
-        atoms: mask of the atoms of the batch, ``[N]``; True hides an atom.
-        bonds: mask of the bonds of the batch, ``[E / 2]``; True hides a bond.
+    """Return a batch of the molecules ``which``, ascending, with masks of their atoms ``[N]`` and
+    bonds ``[E / 2]``; True hides.
     """
     x, graph, members, edges = codes.graphs.take(which)
     both = bonds.repeat_interleave(2)  # A bond is two consecutive edges.
@@ -175,7 +156,3 @@ def hide(codes: PrecomputedEncodings, which: Tensor, atoms: Tensor, bonds: Tenso
 def _counts(codes: PrecomputedEncodings, which: Tensor) -> tuple[Tensor, Tensor]:
     """Return the numbers of atoms and of bonds of the molecules ``which``; all are ``[B]``."""
     return codes.graphs.sizes[which], codes.graphs.edge_start.diff()[which] // 2
-
-
-def _read(path: Path) -> list[object]:
-    return [parse(row["smiles"]) for row in csv.DictReader(read_text(path).splitlines())]

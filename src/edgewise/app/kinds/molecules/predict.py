@@ -15,7 +15,14 @@ from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.rows import check_columns
 from edgewise.app.files.table import as_number
-from edgewise.app.kinds.molecules.chem import BONDS, ELEMENTS, parse, unknown_parts, with_parts
+from edgewise.app.kinds.molecules.chem import (
+    BONDS,
+    ELEMENTS,
+    bond_atoms,
+    parse,
+    unknown_parts,
+    with_parts,
+)
 from edgewise.app.kinds.molecules.data import MoleculeTable, described_all, described_by, packed
 from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, MaskedMolecules, hide
 from edgewise.app.kinds.molecules.sdf import SMILES, is_sdf, read_sdf
@@ -36,14 +43,8 @@ KINDS = (*ELEMENTS, "another", *(kind.lower() for kind in BONDS))
 
 
 def read_smiles(value: Any, read: Callable[[str], Any] = parse) -> Any:
-    """Parse a SMILES string and return RDKit's molecule.
-
-    Args:
-        value: the SMILES string.
-        read: parser of RDKit, which returns ``None`` for an invalid string.
-
-    Raises:
-        ArgumentError: RDKit cannot parse the string.
+    """Parse a SMILES string by a parser that returns ``None`` for an invalid one, or raise
+    ArgumentError.
     """
     check_unicode(value)  # RDKit does not check the encoding.
     molecule = read(value) if isinstance(value, str) else None
@@ -73,11 +74,7 @@ class CheckedMeasurement(NamedTuple):
 
 
 class MoleculeProperties(Properties):
-    """Properties of a molecule: numbers in the unit of the training data, and classes.
-
-    An input is a SMILES, or a row with the SMILES and the conditions, under the column names of the
-    training table.
-    """
+    """Properties of a molecule: numbers in the unit of the training data, and classes."""
 
     data, input = MoleculeTable, "a molecule as SMILES"
     batch_size = 256
@@ -108,9 +105,8 @@ class MoleculeProperties(Properties):
         return (self.smiles, *self.names)
 
     def from_words(self, words: Sequence[str]) -> Iterator[Any]:
-        """Read each command-line argument as a SMILES.
-
-        An argument such as ``T=300`` sets a condition (here the column ``T``) for all molecules.
+        """Read SMILES; a word such as ``T=300`` sets a condition (the column ``T``) for all
+        molecules.
         """
         split = [(word, *word.partition("=")[::2]) for word in words]
         at = {name: value for _, name, value in split if name in self.names}
@@ -132,18 +128,18 @@ class MoleculeProperties(Properties):
         return Measurement(row[self.smiles], {name: row[name] for name in self.names})
 
     def prepare(self, value: Any) -> CheckedMeasurement:
-        smiles, given = value if isinstance(value, Measurement) else (value, {})
+        smiles, conditions = value if isinstance(value, Measurement) else (value, {})
         molecule = read_smiles(smiles, self.table.molecule)
-        at = {name: self._condition(name, given.get(name), smiles) for name in self.names}
-        logs = [math.log(at[name]) for name in self.table.log_conditions]
+        values = {name: self._condition(name, conditions.get(name), smiles) for name in self.names}
+        logs = [math.log(values[name]) for name in self.table.log_conditions]
         return CheckedMeasurement(
-            smiles, molecule, [at[name] for name in self.table.conditions] + logs
+            smiles, molecule, [values[name] for name in self.table.conditions] + logs
         )
 
     def _condition(self, name: str, value: Any, smiles: str) -> float:
         positive = name in self.table.log_conditions
-        found = as_number(str(value), ";")
-        if math.isnan(found) or (positive and found <= 0):
+        number = as_number(str(value), ";")
+        if math.isnan(number) or (positive and number <= 0):
             raise ArgumentError(
                 name,
                 expected=f"a number{' above 0' * positive} for the condition {name!r} of "
@@ -152,17 +148,17 @@ class MoleculeProperties(Properties):
                 remedy=f"add a column {name!r} to the input table, or pass {name}=VALUE on the "
                 "command line",
             )
-        return found
+        return number
 
     def answer(self, examples: list[CheckedMeasurement], *, interval: float = 0.0) -> list[Answer]:
         batch = self._batch(examples)
         return self.described(*self.called(*batch.inputs, **batch.keywords), interval)
 
     def _batch(self, examples: list[CheckedMeasurement]) -> Batch:
-        molecules = {one.smiles: one.molecule for one in examples}
+        molecules = {example.smiles: example.molecule for example in examples}
         index_of = {smiles: number for number, smiles in enumerate(molecules)}
-        number = torch.tensor([index_of[one.smiles] for one in examples])
-        measured = torch.tensor([one.conditions for one in examples], dtype=torch.double)
+        number = torch.tensor([index_of[example.smiles] for example in examples])
+        measured = torch.tensor([example.conditions for example in examples], dtype=torch.double)
         if "conditions" in self.scales:
             measured = self.scales["conditions"].scaled(measured)
         described: Tensor | None = None
@@ -176,11 +172,7 @@ class MoleculeProperties(Properties):
 
 
 class PenalisedLogP(Predictor):
-    """Penalised logP of a molecule, as predicted by a model trained on ZINC.
-
-    The value has no unit. :func:`edgewise.app.kinds.molecules.zinc.penalised_logp` computes the
-    exact value.
-    """
+    """Penalised logP of a molecule, without a unit, as predicted by a model trained on ZINC."""
 
     data, task, input = ZINC, Regression, "a molecule as SMILES"
     batch_size = 256
@@ -208,10 +200,8 @@ class Masked(NamedTuple):
 
 
 class HiddenAtoms(Predictor):
-    """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``.
-
-    RDKit computes the features of the other atoms from the molecule with its unknown atoms and
-    bonds. In training, it computed them from the complete molecule.
+    """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``. RDKit
+    computes the features of the other atoms from the incomplete molecule, unlike in training.
     """
 
     data, task = MaskedMolecules, Classification
@@ -234,63 +224,47 @@ class HiddenAtoms(Predictor):
         return Masked(molecule, atoms, bonds)
 
     def answer(self, examples: list[Masked], *, top: int = 1) -> list[Answer]:
-        """Return each molecule with its masked atoms and bonds predicted, and the candidates.
-
-        Args:
-            examples: molecules with masked atoms and bonds.
-            top: number of candidates (elements or kinds of bonds) for each masked atom or bond.
-        """
         check_range("top", top, "choose a number of elements, such as 3", least=1)
-        codes = PrecomputedEncodings(packed([one.molecule for one in examples]))
-        atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms) for one in examples])
-        bonds = _flags([(one.molecule.GetNumBonds(), one.bonds) for one in examples])
+        codes = PrecomputedEncodings(packed([example.molecule for example in examples]))
+        atoms = _flags([(example.molecule.GetNumAtoms(), example.atoms) for example in examples])
+        bonds = _flags([(example.molecule.GetNumBonds(), example.bonds) for example in examples])
         batch = hide(codes, torch.arange(len(examples)), atoms, bonds)
         chances = batch.select_outputs(self.model(*batch.inputs, **batch.keywords)).softmax(-1)
         of_atoms, of_bonds = chances.split([int(atoms.sum()), int(bonds.sum())])
         rows = zip(
             examples,
-            of_atoms[:, :ATOM_KINDS].split([len(one.atoms) for one in examples]),
-            of_bonds[:, ATOM_KINDS:].split([len(one.bonds) for one in examples]),
+            of_atoms[:, :ATOM_KINDS].split([len(example.atoms) for example in examples]),
+            of_bonds[:, ATOM_KINDS:].split([len(example.bonds) for example in examples]),
             strict=True,
         )
-        return [_found(one, elements, kinds, top) for one, elements, kinds in rows]
+        return [_answer_for(example, elements, kinds, top) for example, elements, kinds in rows]
 
 
 def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
-    """Return a boolean mask over all atoms, or all bonds, of a batch of molecules.
-
-    Args:
-        chosen: for each molecule, the number of its atoms (or bonds), and the indices of those
-            for which the mask is true.
+    """Return a mask over the atoms, or bonds, of all molecules, from their number and the true
+    indices.
     """
-    parts = [torch.zeros(count, dtype=torch.bool) for count, _ in chosen]
-    for part, (_, index) in zip(parts, chosen, strict=True):
-        part[index] = True
-    return torch.cat(parts)
+    masks = [torch.zeros(count, dtype=torch.bool) for count, _ in chosen]
+    for flags, (_, index) in zip(masks, chosen, strict=True):
+        flags[index] = True
+    return torch.cat(masks)
 
 
-def _found(one: Masked, of_atoms: Tensor, of_bonds: Tensor, top: int) -> Answer:
-    """Return the prediction for one molecule; its atoms are numbered from 1 in SMILES order.
-
-    Args:
-        one: molecule with masked atoms and bonds.
-        of_atoms: probabilities of the elements of each masked atom.
-        of_bonds: probabilities of the kinds of each masked bond.
-        top: number of elements or kinds to list for each masked part.
-    """
-    ends = [one.molecule.GetBondWithIdx(at) for at in one.bonds]
-    places = [f"atom {at + 1}" for at in one.atoms]
-    places += [f"bond {bond.GetBeginAtomIdx() + 1}-{bond.GetEndAtomIdx() + 1}" for bond in ends]
+def _answer_for(masked: Masked, of_atoms: Tensor, of_bonds: Tensor, top: int) -> Answer:
+    """Return the prediction for one molecule; its atoms are numbered from 1 in SMILES order."""
+    ends = bond_atoms(masked.molecule)
+    positions = [f"atom {at + 1}" for at in masked.atoms]
+    positions += [f"bond {ends[at][0] + 1}-{ends[at][1] + 1}" for at in masked.bonds]
     elements = [_ranked(row, KINDS[:ATOM_KINDS]) for row in of_atoms]
     kinds = [_ranked(row, KINDS[ATOM_KINDS:]) for row in of_bonds]
-    best = dict(zip(one.atoms, (ranked[0][0] for ranked in elements), strict=True))
-    known = {at: element for at, element in best.items() if element in ELEMENTS}
-    bonds = dict(zip(one.bonds, (ranked[0][0].upper() for ranked in kinds), strict=True))
+    best = dict(zip(masked.atoms, (ranked[0][0] for ranked in elements), strict=True))
+    element_by_atom = {at: element for at, element in best.items() if element in ELEMENTS}
+    bonds = dict(zip(masked.bonds, (ranked[0][0].upper() for ranked in kinds), strict=True))
     return {
-        "smiles": with_parts(one.molecule, known, bonds),
+        "smiles": with_parts(masked.molecule, element_by_atom, bonds),
         "found": [
-            {"place": place, "kind": kind, "probability": chance}
-            for place, ranked in zip(places, elements + kinds, strict=True)
+            {"place": position, "kind": kind, "probability": chance}
+            for position, ranked in zip(positions, elements + kinds, strict=True)
             for kind, chance in ranked[:top]
         ],
     }

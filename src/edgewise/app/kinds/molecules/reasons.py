@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.digits import rounded
+from edgewise.app.kinds.molecules.chem import bond_atoms
 from edgewise.app.kinds.molecules.data import packed
 from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, hide
 from edgewise.app.kinds.molecules.predict import (
@@ -35,14 +36,13 @@ def explain_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Expl
     # The predictor may use only a part of a salt.
     example = run.predictor.prepare(value)
     molecule = example.molecule if hasattr(example, "molecule") else read_smiles(smiles)
-    bonds = [[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()] for bond in molecule.GetBonds()]
     return Explanation(
         recorded,
         atom_labels(molecule),
         "molecule",
         _atom_positions(molecule),
         answer,
-        details={"smiles": smiles, "bonds": bonds},
+        details={"smiles": smiles, "bonds": [list(pair) for pair in bond_atoms(molecule)]},
     )
 
 
@@ -51,8 +51,8 @@ def _atom_positions(molecule: Any) -> Tensor:
 
     rdDepictor.Compute2DCoords(molecule)
     conformer = molecule.GetConformer()
-    places = [list(conformer.GetAtomPosition(i))[:2] for i in range(molecule.GetNumAtoms())]
-    return torch.tensor(places)
+    positions = [list(conformer.GetAtomPosition(i))[:2] for i in range(molecule.GetNumAtoms())]
+    return torch.tensor(positions)
 
 
 def atom_labels(molecule: Any) -> list[str]:
@@ -78,10 +78,10 @@ def molecule_properties(predictor: MoleculeProperties, value: Any, _: int) -> It
 
 def hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
     """Yield the visible atoms and bonds as reasons for each masked atom or bond."""
-    one = predictor.prepare(value)
-    codes = PrecomputedEncodings(packed([one.molecule]))
-    atoms = _flags([(one.molecule.GetNumAtoms(), one.atoms)])
-    bonds = _flags([(one.molecule.GetNumBonds(), one.bonds)])
+    masked = predictor.prepare(value)
+    codes = PrecomputedEncodings(packed([masked.molecule]))
+    atoms = _flags([(masked.molecule.GetNumAtoms(), masked.atoms)])
+    bonds = _flags([(masked.molecule.GetNumBonds(), masked.bonds)])
     batch = hide(codes, torch.tensor([0]), atoms, bonds)
 
     def scores() -> Tensor:
@@ -89,11 +89,13 @@ def hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
 
     with torch.no_grad():
         out = scores()
-    labels = atom_labels(one.molecule)
-    for row, found in enumerate(out):
-        of_atom = row < len(one.atoms)
+    labels = atom_labels(masked.molecule)
+    for row, row_scores in enumerate(out):
+        of_atom = row < len(masked.atoms)
         allowed = slice(0, ATOM_KINDS) if of_atom else slice(ATOM_KINDS, None)
-        best = int(found[allowed].argmax()) + (0 if of_atom else ATOM_KINDS)
-        own = torch.tensor([one.atoms[row]]) if of_atom else None
+        best = int(row_scores[allowed].argmax()) + (0 if of_atom else ATOM_KINDS)
+        answer_atoms = torch.tensor([masked.atoms[row]]) if of_atom else None
         score = row_odds(scores, row, best)
-        yield Case(score, torch.arange(len(labels)), labels, KINDS[best], own, by_edge=True)
+        yield Case(
+            score, torch.arange(len(labels)), labels, KINDS[best], answer_atoms, by_edge=True
+        )

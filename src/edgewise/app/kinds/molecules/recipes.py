@@ -19,12 +19,12 @@ from edgewise.app.train.tasks.regression import Regression
 # Backbone of masked-molecules and gps-esol, which `--from` fine-tunes.
 # It has no random-walk encoding, because that has outliers of up to 26 standard deviations near odd
 # rings: RMSE on two validation folds of ESOL is 0.77 without the encoding and 0.86 with it.
-trunk = partial(models.gps, width=64, depth=4, heads=4, position="none", attention_dropout=0.1)
+backbone = partial(models.gps, width=64, depth=4, heads=4, position="none", attention_dropout=0.1)
 
 masked_molecules = Recipe(
     name="masked-molecules",
     summary="GPS pre-trained on masked atoms and bonds of 10,000 molecules of ZINC",
-    model=partial(trunk, pool="none"),
+    model=partial(backbone, pool="none"),
     data=MaskedMolecules(mask_fraction=0.15, batch_size=64),
     task=Classification(),
     optimizer=OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
@@ -69,7 +69,7 @@ attentive_esol = Recipe(
 gps_esol = Recipe(
     name="gps-esol",
     summary="GPS on ESOL; --from fine-tunes a run of masked-molecules",
-    model=partial(trunk, dropout=0.05, pool="sum"),
+    model=partial(backbone, dropout=0.05, pool="sum"),
     data=ESOL(),
     task=Regression(),
     optimizer=OptimizerSettings("adamw", lr=3e-3, weight_decay=0.01),

@@ -17,7 +17,7 @@ from edgewise.app.files.frames import FrameSource, pandas_for
 from edgewise.app.files.read_table import form_of
 from edgewise.app.files.reading import read_bytes
 from edgewise.app.files.table import Table
-from edgewise.app.kinds.molecules.chem import canonical, check_atoms, rdkit
+from edgewise.app.kinds.molecules.chem import canonical, check_atoms, quiet, rdkit
 
 FORMS = (".sdf", ".sd")
 SMILES, NAME = "smiles", "name"
@@ -30,33 +30,26 @@ def is_sdf(source: Path | FrameSource) -> bool:
 
 
 def read_sdf(path: Path) -> Table:
-    """Read a file of structures, which may be compressed; rows are numbered from 1.
-
-    The column ``smiles`` has the structures. It is empty if RDKit cannot read a record, and, with a
-    warning, if the record exceeds the limit ``molecule_atoms``. A property that is called
-    ``smiles`` is renamed to ``own_smiles``.
-
-    Raises:
-        MissingDataError: there is no such file.
-        ArgumentError: the file is damaged, or has no record.
+    """Read a file of structures, as the column ``smiles`` with "" for a record that RDKit cannot
+    read or that is above ``molecule_atoms``; a property called ``smiles`` becomes ``own_smiles``.
     """
     chem = rdkit()
-    from rdkit import rdBase
-
     content = read_bytes(path)
     check_memory("data.path", 10 * len(content), path.name, "use a part of the records")
     rows: list[dict[str, str]] = []
-    with rdBase.BlockLogs():
+    with quiet():
         for molecule in chem.ForwardSDMolSupplier(io.BytesIO(content)):
             if molecule is None:
                 rows.append({SMILES: ""})
                 continue
             smiles = _smiles(molecule, f"record {len(rows) + 1} of {path.name}")
-            own = {name: molecule.GetProp(name).strip() for name in molecule.GetPropNames()}
-            taken = {f"own_{n}" if n.lower() == SMILES else n: value for n, value in own.items()}
+            properties = {name: molecule.GetProp(name).strip() for name in molecule.GetPropNames()}
+            row = {
+                f"own_{n}" if n.lower() == SMILES else n: value for n, value in properties.items()
+            }
             title = molecule.GetProp("_Name").strip() if molecule.HasProp("_Name") else ""
-            named = {NAME: title} if title and NAME not in taken else {}
-            rows.append({SMILES: smiles, **named, **taken})
+            title_column = {NAME: title} if title and NAME not in row else {}
+            rows.append({SMILES: smiles, **title_column, **row})
     if not any(row[SMILES] for row in rows):
         raise unreadable(
             path, expected="records of structures", got=f"{len(rows)} that RDKit cannot read"

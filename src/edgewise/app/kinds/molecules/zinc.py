@@ -27,7 +27,7 @@ from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, require
 from edgewise._utils.ragged import boundaries
 from edgewise.app.files.files import find_raw, not_published
-from edgewise.app.kinds.molecules.chem import rdkit
+from edgewise.app.kinds.molecules.chem import bond_edges, rdkit
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.packed import PackedGraphs
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
@@ -108,12 +108,12 @@ class ZINC(Data):
 
     def _part(self, codes: PrecomputedEncodings, which: Tensor, y: Tensor) -> Split:
         def make(index: Tensor) -> Batch:
-            given = self.inputs(codes.graphs, which[index])
-            keywords = {**given.keywords, **codes.take(which[index])}
-            return replace(given, target=y[which[index], None], keywords=keywords)
+            inputs = self.inputs(codes.graphs, which[index])
+            keywords = {**inputs.keywords, **codes.take(which[index])}
+            return replace(inputs, target=y[which[index], None], keywords=keywords)
 
-        own = y[which]
-        return Split(len(which), make, TargetScale(float(own.mean()), float(own.std())))
+        targets = y[which]
+        return Split(len(which), make, TargetScale(float(targets.mean()), float(targets.std())))
 
 
 def one_hot(kinds: Tensor, count: int) -> Tensor:
@@ -126,12 +126,8 @@ def penalised_logp(molecule: Any) -> float:
 
     .. math:: y = z(\log P) + z(-SA) + z(-\max(0, \text{longest ring} - 6))
 
-    where z standardises by mean and standard deviation over ZINC250k. The longest ring is the
-    longest cycle in the cycle basis of networkx. The basis is not unique: for one molecule in
-    sixteen, another basis gives another value.
-
-    Raises:
-        MissingExtraError: RDKit or networkx is not installed.
+    where z standardises over ZINC250k. The longest ring is that of networkx's cycle basis, which is
+    not unique: for one molecule in sixteen, another basis gives another value.
     """
     chem = rdkit()
     require("networkx", extra="graphs", purpose="the longest ring of a molecule")
@@ -142,31 +138,23 @@ def penalised_logp(molecule: Any) -> float:
     logp: Any = Crippen.MolLogP  # type: ignore[attr-defined]
     rings = nx.cycle_basis(nx.Graph(chem.GetAdjacencyMatrix(molecule)))
     beyond = max((len(ring) for ring in rings), default=0) - 6
-    parts = logp(molecule), -sascorer.calculateScore(molecule), -max(0, beyond)
-    scaled = zip(parts, (LOGP, SYNTHESIS, CYCLE), strict=True)
+    terms = logp(molecule), -sascorer.calculateScore(molecule), -max(0, beyond)
+    scaled = zip(terms, (LOGP, SYNTHESIS, CYCLE), strict=True)
     return math.fsum((value - mean) / std for value, (mean, std) in scaled)
 
 
 def zinc_graph(molecule: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``.
-
-    Raises:
-        ArgumentError: an atom or bond type does not occur in the data set.
-    """
+    """Return atom types ``[n, 1]``, edges ``[2, 2·bonds]`` and bond types ``[2·bonds, 1]``."""
     chem = rdkit()
     # The round trip through SMILES removes explicit hydrogens that are not needed.
     molecule = chem.MolFromSmiles(chem.MolToSmiles(molecule, canonical=False))
     chem.Kekulize(molecule, clearAromaticFlags=True)
-    atoms = [_known("atom", _kind(atom), KINDS) for atom in molecule.GetAtoms()]
-    ends: list[tuple[int, int]] = []
-    bonds: list[int] = []
-    for bond in molecule.GetBonds():
-        one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        ends += [(one, other), (other, one)]
-        bonds += [_known("bond", str(bond.GetBondType()), BOND_KINDS)] * 2
-    edge_index = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T.contiguous()
-    kinds = torch.tensor(atoms).byte(), torch.tensor(bonds).byte()
-    return kinds[0][:, None], edge_index, kinds[1][:, None]
+    atoms = [_kind_index("atom", _kind(atom), KINDS) for atom in molecule.GetAtoms()]
+    bonds = [
+        _kind_index("bond", str(bond.GetBondType()), BOND_KINDS) for bond in molecule.GetBonds()
+    ]
+    bond_kinds = torch.tensor(bonds, dtype=torch.uint8)[:, None].repeat_interleave(2, 0)
+    return torch.tensor(atoms).byte()[:, None], bond_edges(molecule), bond_kinds
 
 
 def _kind(atom: Any) -> str:
@@ -175,38 +163,38 @@ def _kind(atom: Any) -> str:
     return f"{atom.GetSymbol()}{written}{' +' * max(charge, 0)}{' -' * max(-charge, 0)}"
 
 
-def _known(what: str, kind: str, known: Sequence[str]) -> int:
-    if kind not in known:
+def _kind_index(what: str, kind: str, kinds: Sequence[str]) -> int:
+    if kind not in kinds:
         raise ArgumentError(
             "input",
-            expected=f"a molecule with the {what} types of ZINC: {', '.join(known)}",
+            expected=f"a molecule with the {what} types of ZINC: {', '.join(kinds)}",
             got=f"the {what} type {kind}",
             remedy=f"remove this molecule, because no training molecule has this {what} type",
         )
-    return known.index(kind)
+    return kinds.index(kind)
 
 
 def _read(path: Path) -> tuple[PackedGraphs, Tensor]:
     """Return the graphs of a file, with atom and bond types counted from 0, and their targets."""
     with np.load(path, allow_pickle=False) as file:
-        found = {name: torch.from_numpy(file[name]) for name in file}
+        arrays = {name: torch.from_numpy(file[name]) for name in file}
     graphs = PackedGraphs(
-        found["x"][:, None],
-        found["edge_index"].long(),
-        found["edge_attr"][:, None] - 1,
-        found["node_ptr"].long(),
-        found["edge_ptr"].long(),
+        arrays["x"][:, None],
+        arrays["edge_index"].long(),
+        arrays["edge_attr"][:, None] - 1,
+        arrays["node_ptr"].long(),
+        arrays["edge_ptr"].long(),
     )
-    return graphs, found["y"]
+    return graphs, arrays["y"]
 
 
-def _joined(parts: list[PackedGraphs]) -> PackedGraphs:
-    node_sizes = torch.cat([part.sizes for part in parts])
-    degrees = torch.cat([part.edge_start.diff() for part in parts])
+def _joined(splits: list[PackedGraphs]) -> PackedGraphs:
+    node_sizes = torch.cat([graphs.sizes for graphs in splits])
+    degrees = torch.cat([graphs.edge_start.diff() for graphs in splits])
     return PackedGraphs(
-        torch.cat([part.x for part in parts]),
-        torch.cat([part.edge_index for part in parts], dim=1),
-        torch.cat([part.edges for part in parts]),
+        torch.cat([graphs.x for graphs in splits]),
+        torch.cat([graphs.edge_index for graphs in splits], dim=1),
+        torch.cat([graphs.edges for graphs in splits]),
         boundaries(node_sizes),
         boundaries(degrees),
     )

@@ -50,15 +50,9 @@ def is_large(run: Preprocessing) -> bool:
     return bool(count > QUICK or count * run.model_arguments["in_width"] > QUICK_FEATURES)
 
 
-class Known(NamedTuple):
-    """Graph with the labels of its training nodes.
-
-    Attributes:
-        x: features ``[N, F]``, a NumPy array or a SciPy CSR matrix.
-        edge_index: edges, ``[2, E]``.
-        labels: class ``[N]`` or numbers ``[N, T]`` of each node; valid only for training nodes.
-        train: indices of the training nodes.
-        classes: number of classes.
+class LabelledGraph(NamedTuple):
+    """Graph with features ``[N, F]`` (NumPy or SciPy CSR), edges ``[2, E]``, and labels: the class
+    ``[N]`` or numbers ``[N, T]`` of each node, valid only for training nodes.
     """
 
     x: Any
@@ -69,14 +63,12 @@ class Known(NamedTuple):
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield each baseline with each setting, on the graph of all nodes.
-
-    For numbers, the baselines are ridge regression on the features, and on features that are
-    averaged over neighbours.
+    """Yield each baseline with each setting; for numbers, ridge regression on features and on
+    features that are averaged over neighbours.
     """
-    known = known_labels(splits)
-    smoothed = cache(partial(smooth, known))
-    regression = cache(partial(_regression, known, smoothed))
+    graph = known_labels(splits)
+    smoothed = cache(partial(smooth, graph))
+    regression = cache(partial(_regression, graph, smoothed))
 
     def candidate(name: str, setting: str, fit: Callable[[], Tensor]) -> Candidate:
         return Candidate(name, setting, lambda: _of(fit()))
@@ -88,11 +80,11 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
             if steps:
                 name, setting = f"{name} on smoothed features", f"{steps} steps, {setting}"
             yield candidate(
-                name, setting, partial(_numbers, known, columns, smoothed, steps, strength)
+                name, setting, partial(_numbers, graph, columns, smoothed, steps, strength)
             )
         return
     for alpha in PROPAGATION:
-        yield candidate("label propagation", f"α = {alpha:g}", partial(propagated, known, alpha))
+        yield candidate("label propagation", f"α = {alpha:g}", partial(propagated, graph, alpha))
     for strength in STRENGTHS:
         fit = partial(regression, 0, strength)
         yield candidate("logistic regression", f"C = {strength:g}", fit)
@@ -100,16 +92,12 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
         fit = partial(regression, steps, strength)
         yield candidate("SGC", f"{steps} steps, C = {strength:g}", fit)
     for steps, strength in product((0, 2), STRENGTHS):
-        fit = partial(corrected, known, partial(regression, steps, strength))
+        fit = partial(corrected, graph, partial(regression, steps, strength))
         yield candidate("Correct & Smooth", f"{steps} steps, C = {strength:g}", fit)
 
 
-def known_labels(splits: Splits) -> Known:
-    """Return the graph and its training labels.
-
-    Raises:
-        NoBaselineError: batches are parts of the graph, because neighbours are sampled.
-    """
+def known_labels(splits: Splits) -> LabelledGraph:
+    """Return the graph and its training labels."""
     batch = next(batches_of(splits.train))
     x, graph = batch.inputs
     if len(x) != len(splits.val.make(torch.zeros(1, dtype=torch.long)).inputs[0]):
@@ -125,97 +113,69 @@ def known_labels(splits: Splits) -> Known:
     labels[select[labelled]] = batch.target[labelled]
     train = select[labelled].sort().values
     classes = splits.model_arguments["out_width"]
-    return Known(as_matrix(x), graph.edge_index, labels, train, classes)
+    return LabelledGraph(as_matrix(x), graph.edge_index, labels, train, classes)
 
 
 def as_matrix(x: Tensor) -> Any:
     """Return features as a NumPy array, or as a SciPy CSR matrix if they are sparse."""
     if x.layout is torch.strided:
         return x.numpy() if float((x != 0).float().mean()) > 0.1 else sparse.csr_matrix(x.numpy())
-    parts = x.values(), x.col_indices(), x.crow_indices()
-    return sparse.csr_matrix(tuple(part.numpy() for part in parts), tuple(x.shape))
+    csr_arrays = x.values(), x.col_indices(), x.crow_indices()
+    return sparse.csr_matrix(tuple(array.numpy() for array in csr_arrays), tuple(x.shape))
 
 
-def smooth(known: Known, steps: int) -> Any:
-    r"""Return features averaged over neighbours k times, :math:`(D^{-1/2} (A + I) D^{-1/2})^k X`.
-
-    Args:
-        known: graph with adjacency matrix A and features X. D are the row sums of A + I.
-        steps: k.
+def smooth(graph: LabelledGraph, steps: int) -> Any:
+    """Return features averaged over neighbours k times, :math:`(D^{-1/2} (A + I) D^{-1/2})^k X`,
+    where D are the row sums of A + I.
     """
-    count = len(known.labels)
-    source, target = known.edge_index.numpy()
+    count = len(graph.labels)
+    source, target = graph.edge_index.numpy()
     a = sparse.csr_matrix((np.ones(len(source)), (target, source)), (count, count))
     a = a + sparse.eye(count)
     scale = sparse.diags(np.ravel(a.sum(axis=1)) ** -0.5)
-    a, x = scale @ a @ scale, known.x
+    a, x = scale @ a @ scale, graph.x
     for _ in range(steps):
         x = a @ x
     return x
 
 
-def propagated(known: Known, alpha: float) -> Tensor:
-    """Return the class scores of all nodes, ``[N, classes]``, by PyG's label propagation.
-
-    Args:
-        known: graph with training labels.
-        alpha: weight of the neighbours' scores, against the node's own label.
-    """
-    labels = torch.zeros(len(known.labels), known.classes)
-    labels[known.train, known.labels[known.train]] = 1
-    scores: Tensor = LabelPropagation(50, alpha)(labels, known.edge_index)
+def propagated(graph: LabelledGraph, alpha: float) -> Tensor:
+    """Return the class scores of all nodes, ``[N, classes]``, by PyG's label propagation."""
+    labels = torch.zeros(len(graph.labels), graph.classes)
+    labels[graph.train, graph.labels[graph.train]] = 1
+    scores: Tensor = LabelPropagation(50, alpha)(labels, graph.edge_index)
     return scores
 
 
-def corrected(known: Known, fit: Callable[[], Tensor]) -> Tensor:
-    """Return the class probabilities of all nodes, ``[N, classes]``, by PyG's Correct & Smooth.
-
-    Args:
-        known: graph with training labels.
-        fit: function that returns the logits of a simple model for all nodes.
-    """
+def corrected(graph: LabelledGraph, fit: Callable[[], Tensor]) -> Tensor:
+    """Return the class probabilities of all nodes, ``[N, classes]``, by PyG's Correct & Smooth."""
     post = CorrectAndSmooth(50, 0.9, 50, 0.8, autoscale=True)
-    soft, labels = fit().softmax(-1), known.labels[known.train]
-    soft = post.correct(soft, labels, known.train, known.edge_index)
-    smoothed: Tensor = post.smooth(soft, labels, known.train, known.edge_index)
+    soft, labels = fit().softmax(-1), graph.labels[graph.train]
+    soft = post.correct(soft, labels, graph.train, graph.edge_index)
+    smoothed: Tensor = post.smooth(soft, labels, graph.train, graph.edge_index)
     return smoothed
 
 
 def _regression(
-    known: Known, smoothed: Callable[[int], Any], steps: int, strength: float
+    graph: LabelledGraph, smoothed: Callable[[int], Any], steps: int, strength: float
 ) -> Tensor:
-    """Return the logits of all nodes by logistic regression on averaged features.
-
-    Args:
-        known: graph with training labels.
-        smoothed: function that returns the features averaged over neighbours k times.
-        steps: k.
-        strength: inverse penalty C.
-    """
+    """Return the logits of all nodes by logistic regression on averaged features."""
     x = smoothed(steps)
     model = LogisticRegression(C=strength, max_iter=1000)
-    model.fit(x[known.train.numpy()], known.labels[known.train].numpy())
-    return class_scores(model.predict_log_proba(x), model.classes_, known.classes)
+    model.fit(x[graph.train.numpy()], graph.labels[graph.train].numpy())
+    return class_scores(model.predict_log_proba(x), model.classes_, graph.classes)
 
 
 def _numbers(
-    known: Known,
+    graph: LabelledGraph,
     columns: list[Column],
     smoothed: Callable[[int], Any],
     steps: int,
     strength: float,
 ) -> Tensor:
-    """Return the outputs of linear models on averaged features for all nodes.
-
-    Args:
-        known: graph with training labels.
-        columns: target columns.
-        smoothed: function that returns the features averaged over neighbours k times.
-        steps: k.
-        strength: inverse of the L2 penalty.
-    """
-    x, train = smoothed(steps), known.train.numpy()
-    y = known.labels[known.train].numpy()
+    """Return the outputs of linear models on averaged features for all nodes."""
+    x, train = smoothed(steps), graph.train.numpy()
+    y = graph.labels[graph.train].numpy()
     return fit_columns(partial(linear_model, 1 / strength), columns, x[train], y)(x)
 
 

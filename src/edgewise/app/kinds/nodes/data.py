@@ -38,42 +38,28 @@ class NodeData(Data):
 
     @abstractmethod
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
-        """Read another graph from files of the same form as the training data.
-
-        Args:
-            path: folder or file.
-            preprocessing: saved preprocessing, with the scale of the features.
-
-        Raises:
-            ArgumentError: the files or features differ in form.
-            MissingDataError: a file is missing.
-        """
+        """Read another graph from files of the same form, scaled by the saved preprocessing."""
 
 
-def kept_graph(found: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the values saved with a trained model; see ``Splits.preprocessing``.
-
-    Args:
-        found: the graph.
-        labels: class names.
-    """
-    kept: dict[str, Any] = {"ids": found.ids, "labels": list(labels), "edges": found.edge_index}
-    if found.x.layout is torch.strided:
-        return kept | {"x": found.x}
-    x = found.x
-    parts = {"x_rows": x.crow_indices(), "x_columns": x.col_indices(), "x_values": x.values()}
-    return kept | parts | {"width": x.shape[1]}
+def graph_record(graph: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
+    """Return the graph and the class names as values saved with a trained model."""
+    x = graph.x
+    record: dict[str, Any] = {"ids": graph.ids, "labels": list(labels), "edges": graph.edge_index}
+    if x.layout is torch.strided:
+        return record | {"x": x}
+    csr_arrays = {"x_rows": x.crow_indices(), "x_columns": x.col_indices(), "x_values": x.values()}
+    return record | csr_arrays | {"width": x.shape[1]}
 
 
-def graph_kept(kept: dict[str, Any]) -> NodeGraph:
-    """Return the graph saved by :func:`kept_graph`."""
-    if "x" in kept:
-        return NodeGraph(kept["ids"], kept["x"], kept["edges"])
-    places = kept["x_rows"], kept["x_columns"]
-    shape = len(kept["ids"]), kept["width"]
+def saved_graph(record: dict[str, Any]) -> NodeGraph:
+    """Return the graph saved by :func:`graph_record`."""
+    if "x" in record:
+        return NodeGraph(record["ids"], record["x"], record["edges"])
+    csr_arrays = record["x_rows"], record["x_columns"], record["x_values"]
+    shape = len(record["ids"]), record["width"]
     with _without_beta_warning():
-        x = torch.sparse_csr_tensor(*places, kept["x_values"], shape, check_invariants=True)
-    return NodeGraph(kept["ids"], x, kept["edges"])
+        x = torch.sparse_csr_tensor(*csr_arrays, shape, check_invariants=True)
+    return NodeGraph(record["ids"], x, record["edges"])
 
 
 def csr(x: Tensor) -> Tensor:
@@ -91,29 +77,19 @@ def identity(count: int) -> Tensor:
 
 
 def node_split(x: Tensor, graph: Graph, target: Tensor, select: Tensor | None) -> Split:
-    """Return a split whose only batch is the whole graph.
-
-    Args:
-        x: node features, ``[N, F]``.
-        graph: the edges.
-        target: targets of the nodes in the loss, ``[M, ...]``.
-        select: indices ``[M]`` of these nodes; ``None`` for all nodes.
+    """Return a split whose only batch is the whole graph, with targets ``[M, ...]`` of the nodes
+    ``select``.
     """
     batch = Batch((x, graph), target, select)
     return Split(1, lambda _index: batch)
 
 
 def semi_supervised_split(x: Tensor, graph: Graph, target: Tensor, labelled: Tensor) -> Split:
-    """Return a training split for losses that use nodes without labels; see :func:`node_split`.
-
-    Args:
-        x: node features, ``[N, F]``.
-        graph: the edges.
-        target: class of each node, ``[N]``.
-        labelled: indices of the training nodes; the target of all other nodes becomes -100.
+    """Return a split whose loss uses nodes without labels: the target of all but ``labelled`` is
+    -100.
     """
-    known = target.new_full(target.shape, UNLABELLED)
-    return node_split(x, graph, known.index_copy_(0, labelled, target[labelled]), None)
+    train_target = target.new_full(target.shape, UNLABELLED)
+    return node_split(x, graph, train_target.index_copy_(0, labelled, target[labelled]), None)
 
 
 def _without_beta_warning() -> warnings.catch_warnings[None]:

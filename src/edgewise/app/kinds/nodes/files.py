@@ -22,7 +22,7 @@ from edgewise.app.files.frames import FRAME, FrameSource, Source, open_source, t
 from edgewise.app.files.labels import distinct_labels, id_meaning
 from edgewise.app.files.read_table import read_table
 from edgewise.app.files.reading import log
-from edgewise.app.files.split_column import NAMES, PART_OF
+from edgewise.app.files.split_column import NAMES, split_names
 from edgewise.app.files.table import Table, as_number
 from edgewise.app.files.target_columns import (
     MANY,
@@ -37,8 +37,8 @@ from edgewise.app.kinds.nodes.data import (
     NodeData,
     NodeGraph,
     csr,
+    graph_record,
     identity,
-    kept_graph,
     node_split,
     semi_supervised_split,
 )
@@ -50,8 +50,6 @@ from edgewise.app.train.standardisation import Standardisation
 FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
 LABEL = ("label", "class", "y", "target", "topic", "category")
-PARTS = {**PART_OF, "": ""}
-"""Dict from a word in a column of splits to the split; a blank cell means no split."""
 SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
 MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
 PER_NODE = 200  # Memory of an id and its text in bytes.
@@ -60,18 +58,8 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a file, before scaling and splitting.
-
-    Attributes:
-        path: the file or data frame.
-        ids: id of each node.
-        x: features ``[N, F]``; NaN for a node without features.
-        names: names of the features.
-        labels: label of each node, "" if unknown; ``None`` if the file has no labels.
-        label_column: name of the label column.
-        parts: split of each node, "" for none; ``None`` if the file has no splits.
-        id_column: name of the id column.
-        pairs: edges ``[2, E]``, if they are in the same file.
+    """Nodes of a file, before scaling and splitting. Features are NaN for a node without features,
+    labels "" if unknown, splits "" for none. ``pairs`` has edges ``[2, E]`` of the same file.
     """
 
     path: Path | FrameSource
@@ -79,7 +67,7 @@ class Nodes:
     x: Tensor
     names: list[str]
     labels: list[str] | None
-    parts: list[str] | None
+    splits: list[str] | None
     id_column: str
     label_column: str = "y"
     pairs: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
@@ -159,9 +147,9 @@ class NodeFiles(NodeData):
     def load(self) -> Splits:
         what = "a table of nodes, or an .npz file"
         path = open_source(check_given("data.nodes", self.nodes, what), "data.nodes")
-        found = self._read(path, open_source(self.edges, "data.edges") if self.edges else None)
+        nodes = self._read(path, open_source(self.edges, "data.edges") if self.edges else None)
         with naming(path):
-            return self._splits(found)
+            return self._splits(nodes)
 
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
         if not preprocessing["features"]:
@@ -172,26 +160,28 @@ class NodeFiles(NodeData):
                 got=str(path),
                 remedy="give ids of the training graph, or train with features",
             )
-        other = replace(self, features=tuple(preprocessing["features"]), target="", split="")
+        prediction_data = replace(
+            self, features=tuple(preprocessing["features"]), target="", split=""
+        )
         if path.suffix == ".npz":
-            found = self._read_npz(path, labelled=False)
+            new_nodes = self._read_npz(path, labelled=False)
         else:
             files = {"nodes": self.nodes, "edges": self.edges}
             names = [
                 f"{kind}.csv" if file.startswith(FRAME) else Path(file).name
                 for kind, file in files.items()
             ]
-            found = other._read(path / names[0], path / names[1], labelled=False)
-        if found.x.shape[1] != len(preprocessing["features"]):
+            new_nodes = prediction_data._read(path / names[0], path / names[1], labelled=False)
+        if new_nodes.x.shape[1] != len(preprocessing["features"]):
             raise unreadable(
                 path,
                 expected=f"{counted(len(preprocessing['features']), 'feature')}, as in training",
-                got=counted(found.x.shape[1], "feature"),
+                got=counted(new_nodes.x.shape[1], "feature"),
                 remedy="give the features that the model was trained on",
             )
         standard = Standardisation(preprocessing["mean"], preprocessing["std"])
-        x = scaled(found.x, preprocessing["scale"], standard)
-        return NodeGraph(found.ids, x, self._edge_index(found))
+        x = scaled(new_nodes.x, preprocessing["scale"], standard)
+        return NodeGraph(new_nodes.ids, x, self._edge_index(new_nodes))
 
     def _read(
         self, nodes: Path | FrameSource, edges: Path | FrameSource | None, *, labelled: bool = True
@@ -203,18 +193,19 @@ class NodeFiles(NodeData):
             check_given("data.edges", "", what)
         assert edges is not None
         table = read_table(nodes, argument="data.nodes")
-        found = self._of_table(table, labelled)
-        read = read_edges(
+        table_nodes = self._of_table(table, labelled)
+        edge_table = read_edges(
             edges, header=self.header, names=True, source=self.source, destination=self.destination
         )
-        if not set(read.ids) & set(found.ids):
+        if not set(edge_table.ids) & set(table_nodes.ids):
             raise ArgumentError(
                 "data.id",
-                expected=f"ids of {edges.name}, such as {next(iter(read.ids))!r}, in {nodes.name}",
-                got=f"other ids, such as {found.ids[0]!r}",
+                expected=f"ids of {edges.name}, such as {next(iter(edge_table.ids))!r}, in "
+                f"{nodes.name}",
+                got=f"other ids, such as {table_nodes.ids[0]!r}",
                 remedy=f"set --data.id to the column of {nodes.name} with the ids of {edges.name}",
             )
-        return _with_edges(found, list(read.ids), read.pairs)
+        return _with_edges(table_nodes, list(edge_table.ids), edge_table.pairs)
 
     def _read_npz(self, path: Path, *, labelled: bool = True) -> Nodes:
         """Read a graph from the arrays of an ``.npz`` file."""
@@ -236,12 +227,14 @@ class NodeFiles(NodeData):
         ids = _npz_texts(path, {"ids": np.arange(len(x)), **arrays}, "ids")
         pairs = torch.tensor(arrays["edge_index"], dtype=torch.long)
         names = [f"x{i}" for i in range(x.shape[1])]
-        return Nodes(path, ids, x, names, labels, _npz_parts(path, arrays), "id", pairs=pairs)
+        return Nodes(path, ids, x, names, labels, _npz_splits(path, arrays), "id", pairs=pairs)
 
     def _of_table(self, table: Table, labelled: bool) -> Nodes:
         columns = list(table.columns)
-        known = _usual(columns, ID)
-        id_column = table.choose("data.id", self.id, known[:1] or columns[:1], "the column of ids")
+        usual_ids = _usual(columns, ID)
+        id_column = table.choose(
+            "data.id", self.id, usual_ids[:1] or columns[:1], "the column of ids"
+        )
         ids = table.texts("data.id", id_column)
         _check_ids(table, ids, id_column)
         split = self.split or next(iter(_usual(columns, NAMES)), "")
@@ -260,10 +253,12 @@ class NodeFiles(NodeData):
         else:
             _check_same_features(table, self.features)
             taken = set(columns) - set(self.features)
-        parts = _parts(table, split) if split and labelled else None
+        splits = None
+        if split and labelled:
+            splits = split_names(table, "data.split", split, allow_blank=True)
         names = list(self.features) or [name for name in columns if name not in taken]
         x = _features(table, names)
-        return Nodes(table.path, ids, x, names, labels, parts, id_column, target or "y")
+        return Nodes(table.path, ids, x, names, labels, splits, id_column, target or "y")
 
     def _target_column(self, table: Table, taken: Collection[str]) -> str:
         usual = [name for name in _usual(list(table.columns), LABEL) if name not in taken]
@@ -275,39 +270,42 @@ class NodeFiles(NodeData):
             note_target(target, reason)
         return target
 
-    def _splits(self, found: Nodes) -> Splits:
-        assert found.labels is not None
-        given = found.parts or ["train"] * len(found.ids)
-        given = [part if label else "" for part, label in zip(given, found.labels, strict=True)]
-        numeric = self._are_numbers(found.labels)
-        labels = [] if numeric else _classes(found)
+    def _splits(self, nodes: Nodes) -> Splits:
+        assert nodes.labels is not None
+        split_names = nodes.splits or ["train"] * len(nodes.ids)
+        split_names = [
+            split if label else "" for split, label in zip(split_names, nodes.labels, strict=True)
+        ]
+        numeric = self._are_numbers(nodes.labels)
+        labels = [] if numeric else _classes(nodes)
         number = {label: index for index, label in enumerate(labels)}
-        keys = [""] * len(given) if numeric else found.labels
-        parts = fill_splits(given, keys, val=self.val, test=self.test, seed=self.split_seed)
-        check_splits(**parts)
+        keys = [""] * len(split_names) if numeric else nodes.labels
+        indices = fill_splits(split_names, keys, val=self.val, test=self.test, seed=self.split_seed)
+        check_splits(**indices)
         if numeric:
             columns = TargetColumns(
-                Table.of(found.path.name, {found.label_column: found.labels}),
-                [found.label_column],
+                Table.of(nodes.path.name, {nodes.label_column: nodes.labels}),
+                [nodes.label_column],
                 "regression",
                 argument="data.target",
             )
-            y, targets = columns.values, columns.describe(columns.values[parts["train"]])
+            y, targets = columns.values, columns.describe(columns.values[indices["train"]])
         else:
-            y, targets = torch.tensor([number.get(label, 0) for label in found.labels]), ()
-        filled = ~found.x.isnan().all(1) if found.names else torch.zeros(0, dtype=torch.bool)
-        zero = torch.zeros(len(found.names), dtype=torch.double)
+            y, targets = torch.tensor([number.get(label, 0) for label in nodes.labels]), ()
+        filled = ~nodes.x.isnan().all(1) if nodes.names else torch.zeros(0, dtype=torch.bool)
+        zero = torch.zeros(len(nodes.names), dtype=torch.double)
         standard = Standardisation(zero, zero + 1)
         scale = self.scale
         if scale == "auto":
-            scale = "rows" if filled.any() and are_counts(found.x[filled]) else "columns"
+            scale = "rows" if filled.any() and are_counts(nodes.x[filled]) else "columns"
         if scale == "columns" and filled.any():
-            standard = Standardisation.of(found.x[filled])
-        x = scaled(found.x, scale, standard) if found.names else identity(len(found.ids))
-        kept = NodeGraph(found.ids, x, self._edge_index(found))
-        graph = kept.graph
+            standard = Standardisation.of(nodes.x[filled])
+        x = scaled(nodes.x, scale, standard) if nodes.names else identity(len(nodes.ids))
+        node_graph = NodeGraph(nodes.ids, x, self._edge_index(nodes))
+        graph = node_graph.graph
         train, val, test = (
-            node_split(x, graph, y[parts[name]], parts[name]) for name in ("train", "val", "test")
+            node_split(x, graph, y[indices[name]], indices[name])
+            for name in ("train", "val", "test")
         )
         if self.unlabelled:
             if numeric:
@@ -317,17 +315,17 @@ class NodeFiles(NodeData):
                     got="numbers to predict",
                     remedy="use the recipe nodes, or --data.task_type classification",
                 )
-            train = semi_supervised_split(x, graph, y, parts["train"])
-        preprocessing = kept_graph(kept, labels) | {
-            "features": found.names,
-            "column": found.id_column,
+            train = semi_supervised_split(x, graph, y, indices["train"])
+        preprocessing = graph_record(node_graph, labels) | {
+            "features": nodes.names,
+            "column": nodes.id_column,
             "scale": scale,
             "mean": standard.mean,
             "std": standard.std,
         }
         sizes = {"in_width": x.shape[1], "out_width": len(labels) or 1}
         train = replace(train, target_scale=TargetScale.of(targets))
-        counts = class_counts(y[parts["train"]], len(labels)) if labels else ()
+        counts = class_counts(y[indices["train"]], len(labels)) if labels else ()
         return Splits(
             sizes,
             train,
@@ -343,16 +341,16 @@ class NodeFiles(NodeData):
         """Return whether labels are numbers to predict, not classes; "" is a missing label."""
         if self.task_type != "auto":
             return self.task_type == "regression"
-        known = [label for label in labels if label]
-        numbers = {as_number(label, delimiter) for label in known}
+        present = [label for label in labels if label]
+        numbers = {as_number(label, delimiter) for label in present}
         if any(math.isnan(value) for value in numbers):
             return False
-        many = len(numbers) > max(MANY, len(known) / 2)
-        return many or not all(value.is_integer() for value in numbers)
+        has_many_values = len(numbers) > max(MANY, len(present) / 2)
+        return has_many_values or not all(value.is_integer() for value in numbers)
 
-    def _edge_index(self, found: Nodes) -> Tensor:
+    def _edge_index(self, nodes: Nodes) -> Tensor:
         """Return the distinct edges without self-loops, sorted by target."""
-        pairs = found.pairs[:, found.pairs[0] != found.pairs[1]]
+        pairs = nodes.pairs[:, nodes.pairs[0] != nodes.pairs[1]]
         pairs = pairs if self.directed else both_ways(pairs)
         return distinct(pairs.flip(0)).flip(0)
 
@@ -363,15 +361,8 @@ def are_counts(x: Tensor) -> bool:
 
 
 def scaled(x: Tensor, scale: FeatureScaling, standard: Standardisation) -> Tensor:
-    """Return scaled features for the model in float32; NaN, for nodes without features, becomes 0.
-
-    If most features are 0, the result is a ``torch.sparse_csr`` tensor, which multiplies faster.
-
-    Args:
-        x: features ``[N, F]``.
-        scale: ``"rows"`` divides the features of each node by their sum; other values standardise
-            each feature.
-        standard: mean and standard deviation of each feature.
+    """Return scaled features in float32, 0 for nodes without features; CSR if most are 0.
+    ``"rows"`` divides each row by its sum; other scales standardise each feature.
     """
     if scale == "rows":
         # 0 / 0 is NaN, which becomes 0.
@@ -382,11 +373,7 @@ def scaled(x: Tensor, scale: FeatureScaling, standard: Standardisation) -> Tenso
 
 
 def _decimals(table: Table, column: str) -> list[str]:
-    """Return numbers as text with a decimal point; "" for a missing one.
-
-    Raises:
-        ArgumentError: a cell is not a number; the error names the row.
-    """
+    """Return numbers as text with a decimal point; "" for a missing one."""
     values = TargetColumns(table, [column], "regression", argument="data.target").values[:, 0]
     return ["" if math.isnan(value) else repr(value) for value in values.tolist()]
 
@@ -397,12 +384,7 @@ def _usual(columns: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _repeating_columns(table: Table, taken: Collection[str]) -> list[str]:
-    """Return the text columns that may contain classes, because most values are repeated.
-
-    Args:
-        table: table of the nodes.
-        taken: columns that have another use and are not returned.
-    """
+    """Return the text columns, not taken, in which most values are repeated."""
     used = {*taken, *table.numeric}
     free = [name for name in table.columns if name not in used]
     return [name for name in free if len(set(table.columns[name])) <= len(table) / 2]
@@ -412,27 +394,14 @@ def _check_ids(table: Table, ids: list[str], column: str) -> None:
     seen: dict[str, int] = {}
     for row, name in enumerate(ids):
         if not name.strip() or name in seen:
-            before = f" and {table.line(seen[name])}" if name in seen else ""
+            first_row = f" and {table.line(seen[name])}" if name in seen else ""
             raise ArgumentError(
                 "data.id",
                 expected=f"a different id for each node in column {column!r}",
-                got=f"{name!r} in row {table.line(row)}{before} of {table.path.name}",
+                got=f"{name!r} in row {table.line(row)}{first_row} of {table.path.name}",
                 remedy="correct this row, or name the id column with --data.id",
             )
         seen[name] = row
-
-
-def _parts(table: Table, column: str) -> list[str]:
-    texts = [text.strip().lower() for text in table.texts("data.split", column)]
-    for row, text in enumerate(texts):
-        if text not in PARTS:
-            raise ArgumentError(
-                "data.split",
-                expected=f"train, val, test or a blank cell in column {column!r}",
-                got=f"{text!r} in row {table.line(row)} of {table.path.name}",
-                remedy="correct this row, or name another column with --data.split",
-            )
-    return [PARTS[text] for text in texts]
 
 
 def _check_same_features(table: Table, names: Sequence[str]) -> None:
@@ -467,40 +436,26 @@ def _features(table: Table, names: list[str]) -> Tensor:
     return torch.tensor(values, dtype=torch.double)
 
 
-def _with_edges(found: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
-    """Add edges to nodes; an id that is not in the table of nodes becomes a new node.
-
-    Args:
-        found: nodes of the table.
-        ids: ids that occur in the edges.
-        pairs: edges ``[2, E]``, as positions in ``ids``.
-    """
-    number = {name: i for i, name in enumerate(found.ids)}
+def _with_edges(nodes: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
+    """Add edges, given by ids and positions ``[2, E]`` in them; an unknown id is a new node."""
+    number = {name: i for i, name in enumerate(nodes.ids)}
     new = [name for name in ids if name not in number]
-    _check_spelling(found, new)
-    number |= {name: len(found.ids) + i for i, name in enumerate(new)}
-    nothing = torch.full((len(new), found.x.shape[1]), torch.nan)
-    none = [""] * len(new)
+    _check_spelling(nodes, new)
+    number |= {name: len(nodes.ids) + i for i, name in enumerate(new)}
+    no_features = torch.full((len(new), nodes.x.shape[1]), torch.nan)
+    no_texts = [""] * len(new)
     return replace(
-        found,
-        ids=found.ids + new,
-        x=torch.cat([found.x, nothing]),
-        labels=None if found.labels is None else found.labels + none,
-        parts=None if found.parts is None else found.parts + none,
+        nodes,
+        ids=nodes.ids + new,
+        x=torch.cat([nodes.x, no_features]),
+        labels=None if nodes.labels is None else nodes.labels + no_texts,
+        splits=None if nodes.splits is None else nodes.splits + no_texts,
         pairs=torch.tensor([number[name] for name in ids])[pairs],
     )
 
 
 def _check_spelling(nodes: Nodes, new_ids: Sequence[str]) -> None:
-    """Log how many ids only the edges have.
-
-    Args:
-        nodes: nodes of the table.
-        new_ids: ids of the edges that the table does not have.
-
-    Raises:
-        ArgumentError: an id of the edges is another spelling of an id of the table.
-    """
+    """Log the ids that only the edges have; ArgumentError for another spelling of a known id."""
     spelling = {id_meaning(name): name for name in nodes.ids} if new_ids else {}
     for name in new_ids:
         if id_meaning(name) in spelling:
@@ -519,10 +474,10 @@ def _check_spelling(nodes: Nodes, new_ids: Sequence[str]) -> None:
         )
 
 
-def _classes(found: Nodes) -> list[str]:
+def _classes(nodes: Nodes) -> list[str]:
     """Return the sorted class names."""
-    labels = [label for label in found.labels or () if label]
-    source = f"column {found.label_column!r} of {found.path.name}"
+    labels = [label for label in nodes.labels or () if label]
+    source = f"column {nodes.label_column!r} of {nodes.path.name}"
     names = distinct_labels(labels, "data.target", source)
     if len(names) < 2:
         raise ArgumentError(
@@ -561,12 +516,8 @@ def _npz_arrays(path: Path) -> dict[str, Any]:
         return {name: arrays[name] for name in arrays.files}
 
 
-def _npz_parts(path: Path, arrays: dict[str, Any]) -> list[str] | None:
-    """Return the split of each node, "" for none; ``None`` without masks.
-
-    Raises:
-        ArgumentError: a node is in two masks.
-    """
+def _npz_splits(path: Path, arrays: dict[str, Any]) -> list[str] | None:
+    """Return the split of each node, "" for none; ``None`` without masks."""
     masks = {name: arrays[name].astype(bool) for name in MASKS if name in arrays}
     if not masks:
         return None
@@ -579,11 +530,11 @@ def _npz_parts(path: Path, arrays: dict[str, Any]) -> list[str] | None:
             got=f"node {both[0]} in {' and '.join(names)}, and {len(both)} such nodes in total",
             remedy="remove these nodes from all masks but one",
         )
-    parts = [""] * len(arrays["x"])
+    splits = [""] * len(arrays["x"])
     for name, mask in masks.items():
         for i in np.flatnonzero(mask).tolist():
-            parts[i] = name.removesuffix("_mask")
-    return parts
+            splits[i] = name.removesuffix("_mask")
+    return splits
 
 
 def _npz_texts(path: Path, arrays: dict[str, Any], name: str) -> list[str]:
@@ -596,25 +547,21 @@ def _npz_texts(path: Path, arrays: dict[str, Any], name: str) -> list[str]:
 
 
 def _npz_labels(path: Path, arrays: dict[str, Any], *, numbers: bool) -> list[str]:
-    """Return the class or number of each node; "" if ``y`` is NaN, blank or a negative class.
-
-    Args:
-        path: the ``.npz`` file, for the error.
-        arrays: arrays of the file, by name.
-        numbers: whether integers are numbers to predict, which may be negative.
+    """Return the class or number of each node; "" if ``y`` is NaN, blank or a negative class. With
+    ``numbers``, integers are numbers to predict, which may be negative.
     """
     y = arrays["y"]
     if y.dtype.kind not in "iuf":
         return [label if label.strip() else "" for label in _npz_texts(path, arrays, "y")]
-    known = y[~np.isnan(y)]
-    if not np.isfinite(known).all():
+    present = y[~np.isnan(y)]
+    if not np.isfinite(present).all():
         raise unreadable(
             path,
             expected="finite numbers or NaN in y",
             got="infinity",
             remedy="replace infinite values",
         )
-    if numbers or ("classes" not in arrays and (known != np.round(known)).any()):
+    if numbers or ("classes" not in arrays and (present != np.round(present)).any()):
         return ["" if np.isnan(value) else repr(float(value)) for value in y]
     indices = np.where(np.isnan(y), -1, y).astype(int).tolist()
     names = _npz_texts(path, arrays, "classes") if "classes" in arrays else None
@@ -629,31 +576,31 @@ def _npz_labels(path: Path, arrays: dict[str, Any], *, numbers: bool) -> list[st
     return ["" if i < 0 else names[i] if names else str(i) for i in indices]
 
 
-def _check_shapes(path: Path, found: dict[str, Any]) -> None:
-    if found["x"].dtype.kind not in "iufb":
-        got = str(found["x"].dtype)
+def _check_shapes(path: Path, arrays: dict[str, Any]) -> None:
+    if arrays["x"].dtype.kind not in "iufb":
+        got = str(arrays["x"].dtype)
         raise unreadable(
             path,
             expected="a numeric array x of node features",
             got=got,
             remedy="remove the columns that are not numeric",
         )
-    count = found["x"].shape[0] if found["x"].ndim else 0
-    shapes = {name: found[name].shape for name in ("edge_index", "x")}
-    nodes = {name: (count,) for name in ("y", "ids", *MASKS) if name in found}
-    wrong = [name for name, shape in nodes.items() if found[name].shape != shape]
+    count = arrays["x"].shape[0] if arrays["x"].ndim else 0
+    shapes = {name: arrays[name].shape for name in ("edge_index", "x")}
+    nodes = {name: (count,) for name in ("y", "ids", *MASKS) if name in arrays}
+    wrong = [name for name, shape in nodes.items() if arrays[name].shape != shape]
     pairs = shapes["edge_index"]
     if len(shapes["x"]) != 2 or len(pairs) != 2 or pairs[0] != 2 or wrong:
-        got = ", ".join(f"{name} {list(found[name].shape)}" for name in [*shapes, *wrong])
+        got = ", ".join(f"{name} {list(arrays[name].shape)}" for name in [*shapes, *wrong])
         expected = "edge_index [2, E], x [N, F], and y, ids and masks [N]"
         raise unreadable(path, expected=expected, got=got, remedy="correct the array shapes")
-    ends = found["edge_index"]
+    ends = arrays["edge_index"]
     if ends.dtype.kind not in "iu" or (ends.size and not 0 <= ends.min() <= ends.max() < count):
         expected = f"an edge_index of integers from 0 to {count - 1}"
         got = f"{ends.dtype} from {ends.min()} to {ends.max()}" if ends.size else str(ends.dtype)
         remedy = "number the nodes from 0, and save edge_index as integers"
         raise unreadable(path, expected=expected, got=got, remedy=remedy)
-    if not np.isfinite(found["x"]).all():
+    if not np.isfinite(arrays["x"]).all():
         raise unreadable(
             path,
             expected="an array x of finite numbers",

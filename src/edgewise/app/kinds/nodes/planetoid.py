@@ -25,7 +25,7 @@ from edgewise.app.kinds.nodes.data import (
     NodeData,
     NodeGraph,
     csr,
-    kept_graph,
+    graph_record,
     node_split,
     semi_supervised_split,
 )
@@ -90,20 +90,19 @@ class Planetoid(NodeData):
             x = x / x.sum(-1, keepdim=True).clamp(min=1)
         if self.sparse:
             x = csr(x)
-        kept = NodeGraph([str(number) for number in range(len(x))], x, edge_index)
-        graph, classes = kept.graph, int(y.max()) + 1
-        parts = {name: node_split(x, graph, y[i], i) for name, i in index.items()}
+        node_graph = NodeGraph(list(map(str, range(len(x)))), x, edge_index)
+        graph, num_classes = node_graph.graph, int(y.max()) + 1
+        splits = {name: node_split(x, graph, y[i], i) for name, i in index.items()}
         if self.unlabelled:
-            parts["train"] = semi_supervised_split(x, graph, y, index["train"])
+            splits["train"] = semi_supervised_split(x, graph, y, index["train"])
+        classes = CLASSES.get(self.name) or [str(c) for c in range(num_classes)]
         return Splits(
-            {"in_width": x.shape[1], "out_width": classes},
-            parts["train"],
-            parts["val"],
-            parts["test"],
+            {"in_width": x.shape[1], "out_width": num_classes},
+            splits["train"],
+            splits["val"],
+            splits["test"],
             batch_size=1,
-            preprocessing=kept_graph(
-                kept, CLASSES.get(self.name) or [str(c) for c in range(classes)]
-            ),
+            preprocessing=graph_record(node_graph, classes),
         )
 
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:  # noqa: ARG002
@@ -125,14 +124,9 @@ class Papers(NamedTuple):
 
 
 def read_papers(name: Name) -> Papers:
-    """Return a network with its public split, as PyTorch Geometric reads it.
-
-    The files are pickles. Their digests are computed of the bytes that are then unpickled, and
-    nothing but arrays of numbers is unpickled.
-
-    Raises:
-        MissingDataError: a file is missing.
-        ArgumentError: a file differs from the published one.
+    """Return a network with its public split, as PyTorch Geometric reads it. The digests of the
+    files, which are pickles, are computed of the bytes that are then unpickled, and nothing but
+    arrays of numbers is unpickled.
     """
     raw = find_files(name, {file: f"{ADDRESS}/{file}" for file in SHA256[name]})
     content = {
@@ -160,12 +154,7 @@ def read_papers(name: Name) -> Papers:
 
 
 def _with_isolated(rows: Tensor, order: Tensor) -> Tensor:
-    """Return the rows of all test papers; those of isolated papers of CiteSeer are missing, so 0.
-
-    Args:
-        rows: rows of the other test papers.
-        order: their numbers.
-    """
+    """Return the rows of all test papers; isolated papers of CiteSeer have no row: zeros."""
     first = int(order.min())
     complete = rows.new_zeros(int(order.max()) - first + 1, rows.shape[1])
     complete[order.sort().values - first] = rows
@@ -173,11 +162,7 @@ def _with_isolated(rows: Tensor, order: Tensor) -> Tensor:
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """Unpickler of lists, dicts and NumPy and SciPy arrays of numbers, written with Python 2.
-
-    Args:
-        content: pickled bytes.
-    """
+    """Unpickler of lists, dicts and NumPy and SciPy arrays of numbers, written with Python 2."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(io.BytesIO(content), encoding="latin1")

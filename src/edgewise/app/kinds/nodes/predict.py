@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.app.kinds.nodes.data import NodeData, NodeGraph, graph_kept
+from edgewise.app.kinds.nodes.data import NodeData, NodeGraph, saved_graph
 from edgewise.app.kinds.nodes.task import Consistency
 from edgewise.app.predict.node_ids import KnownIds
 from edgewise.app.predict.predictor import Answer, Predictor, top_labels
@@ -27,30 +27,29 @@ class NewNode(NamedTuple):
 
 
 class OnNodes(Predictor):
-    """Base of predictors on nodes of the training graph or of a new graph.
-
-    The outputs for all nodes of the training graph are computed when the run is loaded.
+    """Base of predictors on nodes of the training graph, whose outputs are computed once, or a new
+    one.
     """
 
     data, input = NodeData, "a node's id"
 
     def set_up(self) -> None:
         super().set_up()
-        kept = graph_kept(self.preprocessing.values)
-        self.nodes = KnownIds(kept.ids, "node", "give the folder or .npz file of a new graph")
-        self.all_outputs = self._all_outputs(kept)
+        training = saved_graph(self.preprocessing.values)
+        self.nodes = KnownIds(training.ids, "node", "give the folder or .npz file of a new graph")
+        self.all_outputs = self._all_outputs(training)
 
     @torch.no_grad()
-    def _all_outputs(self, found: NodeGraph) -> Tensor:
+    def _all_outputs(self, nodes: NodeGraph) -> Tensor:
         """Return the model outputs for all N nodes of a graph, ``[N, out_width]``."""
-        outputs: Tensor = self.model(found.x, found.graph)
+        outputs: Tensor = self.model(nodes.x, nodes.graph)
         return outputs
 
     def node_labels(self, value: Any) -> tuple[list[str], int | None]:
         return list(map(str, self.nodes.ids)), self.nodes.number(value)
 
     def graph_outputs(self) -> tuple[Callable[[], Tensor], Graph, list[str]]:
-        training, model = graph_kept(self.preprocessing.values), self.model
+        training, model = saved_graph(self.preprocessing.values), self.model
         return (
             lambda: self.values(model(training.x, training.graph)),
             training.graph,
@@ -62,18 +61,16 @@ class OnNodes(Predictor):
         return outputs
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read the nodes to predict.
-
-        A table or text file lists node ids of the training graph. A folder or ``.npz`` file
-        contains a new graph, all of whose nodes are predicted.
+        """Read ids of the training graph, or all nodes of a new graph from a folder or ``.npz``
+        file.
         """
         if not path.is_dir() and path.suffix != ".npz":
             yield from super().from_file(path)
             return
         assert isinstance(self.recipe.data, NodeData)
-        found = self.recipe.data.read_new(path, self.preprocessing.values)
-        rows = self._all_outputs(found)
-        for name, row in zip(found.ids, rows, strict=True):
+        new_graph = self.recipe.data.read_new(path, self.preprocessing.values)
+        rows = self._all_outputs(new_graph)
+        for name, row in zip(new_graph.ids, rows, strict=True):
             yield None, {"input": name}, NewNode(name, row)
 
     def columns(self) -> tuple[str, ...]:
@@ -112,18 +109,12 @@ class NodeProperties(OnNodes, Properties):
     ensembles = True
 
     @torch.no_grad()
-    def _all_outputs(self, found: NodeGraph) -> Tensor:
-        """Return the predicted number of each node.
-
-        An ensemble of models adds a column with the prediction of each model.
-
-        Returns:
-            ``[N, 1]``, or ``[N, 1 + models]`` for an ensemble.
-        """
-        outputs, each = self.called(found.x, found.graph)
-        return outputs if each is None else torch.cat([outputs, *each], dim=1)
+    def _all_outputs(self, nodes: NodeGraph) -> Tensor:
+        """Return predictions ``[N, 1]``; an ensemble adds a column for each model."""
+        outputs, model_outputs = self.called(nodes.x, nodes.graph)
+        return outputs if model_outputs is None else torch.cat([outputs, *model_outputs], dim=1)
 
     def answer(self, examples: list[Tensor], *, interval: float = 0.0) -> list[Answer]:
         outputs = torch.stack(examples)
-        each = outputs[:, 1:].T[..., None] if outputs.shape[1] > 1 else None
-        return self.described(outputs[:, :1], each, interval)
+        model_outputs = outputs[:, 1:].T[..., None] if outputs.shape[1] > 1 else None
+        return self.described(outputs[:, :1], model_outputs, interval)

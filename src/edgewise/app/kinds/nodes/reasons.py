@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise._utils.digits import rounded
 from edgewise._utils.ragged import ranges
-from edgewise.app.kinds.nodes.data import graph_kept
+from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.kinds.nodes.predict import NodeProperties, OnNodes
 from edgewise.app.predict.cases import log_odds
 from edgewise.attention.hooks import intercepting
@@ -49,8 +49,8 @@ class NodeCases:
 
     def __init__(self, predictor: OnNodes) -> None:
         self.predictor, self.model = predictor, predictor.model
-        kept = graph_kept(predictor.preprocessing.values)
-        self.x, self.edge_index, self.ids = kept.x, kept.edge_index, kept.ids
+        training = saved_graph(predictor.preprocessing.values)
+        self.x, self.edge_index, self.ids = training.x, training.edge_index, training.ids
         self.is_odds = not isinstance(predictor, NodeProperties)
         self.best = predictor.all_outputs.argmax(-1)
         order = self.edge_index[1].argsort(stable=True)
@@ -60,37 +60,31 @@ class NodeCases:
         self.hops = self._find_hops()
 
     def _find_hops(self) -> int | None:
-        """Return the radius (in hops) of neighbourhoods that give the answers of the whole graph.
-
-        Return ``None`` if no tested radius suffices. Each case then needs the whole graph.
+        """Return the radius of neighbourhoods that give the answers of the whole graph, or
+        ``None``.
         """
         tape = Tape()
         with torch.no_grad(), intercepting(tape):
             self.model(self.x, edges(self.edge_index, len(self.ids)))
         size = (len(self.ids), len(self.ids))
         calls = sum((s.graph.num_sources, s.graph.num_targets) == size for s in tape.steps)
-        some = torch.arange(0, len(self.ids), max(1, len(self.ids) // 16)).tolist()
+        sample = torch.arange(0, len(self.ids), max(1, len(self.ids) // 16)).tolist()
         for hops in (calls, calls + 1):
             if hops > 4:
                 return None
             with torch.no_grad():
-                found = self.case(some, hops).score()
-            whole = self._scores(self.predictor.all_outputs[some], some)
+                local_scores = self.case(sample, hops).score()
+            full_scores = self._scores(self.predictor.all_outputs[sample], sample)
             if self.is_odds:
-                found, whole = found.sigmoid(), whole.sigmoid()
+                local_scores, full_scores = local_scores.sigmoid(), full_scores.sigmoid()
             # The difference of numbers is relative to their spread, which has their unit.
             spread = 1.0 if self.is_odds else float(self.predictor.all_outputs.std())
-            if float((found - whole).abs().max()) <= 1e-4 * spread:
+            if float((local_scores - full_scores).abs().max()) <= 1e-4 * spread:
                 return hops
         return None
 
     def _scores(self, outputs: Tensor, nodes: Sequence[int]) -> Tensor:
-        """Return the log-odds of the predicted class, or the predicted number, of each node.
-
-        Args:
-            outputs: model outputs for these nodes, one row for each node.
-            nodes: indices of the nodes in the training graph.
-        """
+        """Return the log-odds of the predicted class, or the number, of each node."""
         return log_odds(outputs, self.best[list(nodes)]) if self.is_odds else outputs[:, 0]
 
     def answer(self, node: int) -> str:
@@ -110,15 +104,15 @@ class NodeCases:
             Indices of the nodes, nearest first, beginning with ``node``; and the number of those
                 from which fewer than ``hops`` steps are needed.
         """
-        known = torch.tensor([node])
-        new, inner = known, 0
+        reached = torch.tensor([node])
+        new, inner = reached, 0
         for _ in range(hops):
-            inner = len(known)
+            inner = len(reached)
             count = self._degree[new]
             read = self._sources[ranges(self._start[new], count)].unique()
-            new = read[~torch.isin(read, known)]
-            known = torch.cat([known, new])
-        return known, inner
+            new = read[~torch.isin(read, reached)]
+            reached = torch.cat([reached, new])
+        return reached, inner
 
     def case(self, nodes: Sequence[int], hops: int | None = None) -> Case:
         """Return one case for the predictions of several nodes.
@@ -131,25 +125,28 @@ class NodeCases:
         answer = ", ".join(map(self.answer, nodes))
         if hops is None:
             graph, member = edges(self.edge_index, len(self.ids)), torch.arange(len(self.ids))
-            own, x, labels = torch.tensor(list(nodes)), self.x, list(self.ids)
+            answer_nodes, x, labels = torch.tensor(list(nodes)), self.x, list(self.ids)
         else:
             blocks = [self.neighbourhood(node, hops) for node in nodes]
-            every = torch.cat([block for block, _ in blocks])
+            packed_nodes = torch.cat([block for block, _ in blocks])
             sizes = torch.tensor([len(block) for block, _ in blocks])
-            own = sizes.cumsum(0) - sizes
-            graph = edges(self.induced(blocks, own), len(every))
-            member = torch.arange(len(every))
-            x, labels = rows_of(self.x, every), [self.ids[node] for node in every.tolist()]
+            answer_nodes = sizes.cumsum(0) - sizes
+            graph = edges(self.induced(blocks, answer_nodes), len(packed_nodes))
+            member = torch.arange(len(packed_nodes))
+            x, labels = (
+                rows_of(self.x, packed_nodes),
+                [self.ids[node] for node in packed_nodes.tolist()],
+            )
 
         def score() -> Tensor:
-            return self._scores(self.model(x, graph)[own], nodes)
+            return self._scores(self.model(x, graph)[answer_nodes], nodes)
 
         return Case(
             score,
             member,
             labels,
             answer,
-            own,
+            answer_nodes,
             by_edge=True,
             is_odds=self.is_odds,
             whole_graph=hops is None,
@@ -172,14 +169,14 @@ class NodeCases:
         for first in range(0, len(nodes), AT_ONCE):
             chunk = list(nodes[first : first + AT_ONCE])
             packed_case = self.case(chunk)
-            found = contributions(packed_case, method)
+            packed = contributions(packed_case, method)
             assert packed_case.own is not None
             starts = [*packed_case.own.tolist(), len(packed_case.labels)]
             # Pairs are sorted by the first member, and therefore by block.
-            ends = torch.searchsorted(found.pairs[0].contiguous(), torch.tensor(starts)).tolist()
-            for place, node in enumerate(chunk):
-                start, stop = starts[place : place + 2]
-                part = slice(ends[place], ends[place + 1])
+            ends = torch.searchsorted(packed.pairs[0].contiguous(), torch.tensor(starts)).tolist()
+            for position, node in enumerate(chunk):
+                start, stop = starts[position : position + 2]
+                edge_range = slice(ends[position], ends[position + 1])
                 yield (
                     Case(
                         lambda node=node: self.case([node]).score(),  # type: ignore[misc]
@@ -191,9 +188,9 @@ class NodeCases:
                         is_odds=self.is_odds,
                     ),
                     Contributions(
-                        found.members[start:stop],
-                        found.pairs[:, part] - start,
-                        found.edges[part],
+                        packed.members[start:stop],
+                        packed.pairs[:, edge_range] - start,
+                        packed.edges[edge_range],
                         method,
                     ),
                 )
@@ -208,32 +205,27 @@ class NodeCases:
             blocks: results of :meth:`neighbourhood`.
             offset: new number of the first node of each block.
         """
-        place = torch.full((len(self.ids),), -1)
-        found = []
+        new_index = torch.full((len(self.ids),), -1)
+        blocks_of_edges = []
         for (block, inner), start in zip(blocks, offset.tolist(), strict=True):
-            place[block] = torch.arange(len(block))
+            new_index[block] = torch.arange(len(block))
             count = self._degree[block]
-            source = place[self._sources[ranges(self._start[block], count)]]
+            source = new_index[self._sources[ranges(self._start[block], count)]]
             target = torch.arange(len(block)).repeat_interleave(count)
             # Edges into the outermost nodes are omitted, because the answer does not depend on
             # them.
             inside = (source >= 0) & (target < inner)
-            found.append(torch.stack([source[inside], target[inside]]) + start)
-            place[block] = -1
-        return torch.cat(found, dim=1)
+            blocks_of_edges.append(torch.stack([source[inside], target[inside]]) + start)
+            new_index[block] = -1
+        return torch.cat(blocks_of_edges, dim=1)
 
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
-    """Select rows of a dense or compressed sparse matrix.
-
-    Args:
-        x: the matrix.
-        nodes: indices of the rows.
-    """
+    """Select rows of a dense or compressed sparse matrix."""
     if x.layout is torch.strided:
         return x[nodes]
     start, count = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
-    place = ranges(start, count)
+    positions = ranges(start, count)
     rows = torch.cat([count.new_zeros(1), count.cumsum(0)])
     shape = (len(nodes), x.shape[1])
-    return torch.sparse_csr_tensor(rows, x.col_indices()[place], x.values()[place], shape)
+    return torch.sparse_csr_tensor(rows, x.col_indices()[positions], x.values()[positions], shape)

@@ -80,27 +80,27 @@ class Consistency(Task):
             return F.cross_entropy(outputs, target, ignore_index=UNLABELLED)
         outputs = outputs.flatten(1, -2)  # Several calls of a model that returns several views.
         views = outputs.shape[1]
-        known = F.cross_entropy(
+        cross_entropy = F.cross_entropy(
             outputs.flatten(0, 1), target.repeat_interleave(views), ignore_index=UNLABELLED
         )
         probability = outputs.softmax(-1)
         sharp = probability.detach().mean(1) ** (1 / self.temperature)
         sharp = sharp / sharp.sum(-1, keepdim=True)
-        apart = (probability - sharp[:, None]).square().sum(-1).mean()
-        return known + self.weight * apart
+        consistency = (probability - sharp[:, None]).square().sum(-1).mean()
+        return cross_entropy + self.weight * consistency
 
     def metrics(self) -> dict[str, Metric]:
         require("torchmetrics", extra="train", purpose="accuracy")
         from torchmetrics.classification import MulticlassAccuracy
         from torchmetrics.wrappers import LambdaInputTransformer
 
-        known = MulticlassAccuracy(average="micro", ignore_index=UNLABELLED, validate_args=False)
-        return {"accuracy": LambdaInputTransformer(known, transform_pred=_mean_view)}
+        accuracy = MulticlassAccuracy(average="micro", ignore_index=UNLABELLED, validate_args=False)
+        return {"accuracy": LambdaInputTransformer(accuracy, transform_pred=_mean_view)}
 
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        known = target != UNLABELLED
-        right = _mean_view(outputs).argmax(-1) == target
-        return {"target": target[known], "accuracy": right[known]}
+        is_labelled = target != UNLABELLED
+        is_correct = _mean_view(outputs).argmax(-1) == target
+        return {"target": target[is_labelled], "accuracy": is_correct[is_labelled]}
 
 
 def _mean_view(outputs: Tensor) -> Tensor:
