@@ -1,6 +1,6 @@
 """Several trainings in parallel, or one training on several devices, in separate processes.
 
-``concurrent.futures.ProcessPoolExecutor`` is not used, because it has no public way to send SIGTERM
+``concurrent.futures.ProcessPoolExecutor`` is not used, because it has no public way to send signals
 to its processes, and if one of them is killed, the jobs of all others fail. torchrun is not used,
 because its processes survive if it is killed. Lightning's launcher is not used, because it starts
 the script of the first process again, which fails in a notebook or a test.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -123,11 +124,14 @@ def _message_of(answer: Connection, process: BaseProcess) -> str:
 
 
 def _stop(processes: Iterable[Any]) -> None:
-    """Send SIGTERM once to each process. A second one would end it without a checkpoint."""
+    """Send SIGINT once to each process. A second one would end it without a checkpoint.
+
+    On SIGTERM, Lightning's handler would wait for the other processes of a distributed training.
+    """
     for process in processes:
-        if not getattr(process, "asked_to_stop", False):
+        if not getattr(process, "asked_to_stop", False) and process.is_alive():
             process.asked_to_stop = True
-            process.terminate()
+            os.kill(process.pid, signal.SIGINT)
 
 
 def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -140,8 +144,8 @@ def _work(tell: Connection, function: Callable[..., Any], arguments: tuple[Any, 
     sys.stderr = _Lines(sys.stderr)
     try:
         function(*arguments)
-    except Interrupted as stop:
-        tell.send(str(stop))
+    except (Interrupted, KeyboardInterrupt) as stop:
+        tell.send(str(stop) or "interrupted")
     except Exception as error:
         tell.send(in_one_line(error))
     else:
