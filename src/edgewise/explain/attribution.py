@@ -129,7 +129,6 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
-
     """
     check_choice("method", method, get_args(Method))
     steps = [

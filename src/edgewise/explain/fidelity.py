@@ -49,7 +49,6 @@ def fidelity(
 
     Returns:
         The fidelity, or ``None`` for a case of fewer than two parts.
-
     """
     if case.by_edge:
         indices = named_pairs(case, scores.pairs)

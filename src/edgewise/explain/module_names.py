@@ -138,11 +138,7 @@ def numbered_layer(number: int, names: Sequence[str], argument: str) -> str:
 
 
 def head_positions(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
-    """Return the positions of heads among the remaining heads ``numbers`` of the layer ``name``.
-
-    Raises:
-        ArgumentError: the layer has no such head.
-    """
+    """Return the positions of heads among the remaining heads ``numbers`` of the layer ``name``."""
     heads, positions = list(heads), {number: i for i, number in enumerate(numbers)}
     wrong = [head for head in heads if _integer(head) not in positions]
     if wrong:

@@ -166,11 +166,7 @@ class Recorded:
         return iter(self.layers)
 
     def __getitem__(self, layer: int | str) -> LayerRecord:
-        """Return a layer by its index or name.
-
-        Raises:
-            ArgumentError: there is no such layer.
-        """
+        """Return a layer by its index or name."""
         if isinstance(layer, str):
             if layer not in self.names:
                 raise unknown_name("layer", layer, self.names)

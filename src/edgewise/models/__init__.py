@@ -213,14 +213,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def about(name: str) -> dict[str, str]:
-    """Return the summary of a model: its title, formula, graph, score, paper and so on.
-
-    Args:
-        name: a key of ``MODELS``.
-
-    Returns:
-        Dict with the first line of the model's module docstring as ``title``, and its entries under
-        their keys, such as ``Formula``, ``Graph``, ``Score`` and ``Paper``.
+    """Return the title of a model, and the entries of its summary: formula, graph, score, paper,
+    ...
 
     Example:
         >>> from edgewise import models

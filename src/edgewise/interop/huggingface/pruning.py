@@ -45,12 +45,7 @@ def head_counts(model: nn.Module) -> dict[str, int]:
 
 
 def keep_heads(model: nn.Module, heads_by_layer: Mapping[str, Sequence[int]]) -> None:
-    """Remove all but some heads of some layers, in place, and list them in the configuration.
-
-    Args:
-        model: the model.
-        heads_by_layer: heads to keep, by layer name, in the numbering of the unpruned layer.
-    """
+    """Remove all but some heads of some layers, in place, and list them in the configuration."""
     for name, heads in heads_by_layer.items():
         _keep_heads_of_layer(model, name, list(heads))
     config = getattr(model, "config", None)
