@@ -196,11 +196,7 @@ class BlockSparse(Pattern):
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
-        """Return patterns and the weight of each, which count repeated pairs of blocks.
-
-        A pair of blocks that occurs c times is in patterns whose weights sum to c. The first
-        pattern has all pairs, with weight 1.
-        """
+        """Return patterns and weights; pairs of blocks sampled c times have total weight c."""
         counts = sorted({1}.union(*(self._counts(tokens) for tokens in lengths)))
         return [
             (replace(self, copy=count), count - previous)
