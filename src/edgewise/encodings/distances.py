@@ -314,7 +314,7 @@ class ShortestPath(GraphEncoding):
         return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
     def forward(self, code: Tensor) -> EdgeTerms:
-        """Return the attention bias of each pair of nodes, as keyword arguments of attention.
+        """Return the bias of the edges of ``graphs.complete()``, as arguments of attention.
 
         Args:
             code: clipped distances ``[P]``, from :meth:`code`. The P pairs are the edges of

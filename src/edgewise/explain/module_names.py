@@ -81,9 +81,8 @@ def naming_the_run(
     expected: str = "a run whose model computes attention",
     remedy: str = "choose a run of a Transformer or of a graph network with attention",
 ) -> Iterator[None]:
-    """Report an error about the model of a run as an error about the run.
-
-    The remedies for models are instructions for Python, which do not help on the command line.
+    """Report an error about the model of a run as one about the run, with a remedy for the command
+    line.
     """
     try:
         yield

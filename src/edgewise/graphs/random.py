@@ -102,10 +102,7 @@ class Expander(Pattern):
 def distinct_numbers(
     rows: int, count: int, below: int | Tensor, sample: Callable[[Any], Tensor]
 ) -> Tensor:
-    """Return integers from 0 to ``below - 1``, ``[rows, count]``, distinct within each row.
-
-    ``sample(n)`` returns an integer from 0 to n - 1 for each row, ``[rows]``.
-    """
+    """Return integers below ``below`` by ``sample(n)``, distinct per row, ``[rows, count]``."""
     # Floyd's algorithm (Bentley and Floyd, 1987) for all rows at once; its memory does not depend
     # on ``below``.
     chosen = torch.empty(rows, count, dtype=torch.long)

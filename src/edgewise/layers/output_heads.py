@@ -231,9 +231,6 @@ class Seq2SeqLanguageModel(nn.Module):
         return self.model.logits(states)
 
     def memory(self, source: Tokens, padding: int) -> Memory:
-        """Encode the source texts, padded with the id ``padding``.
-
-        The result is the argument ``memory`` of :func:`edgewise.decoding.generate`.
-        """
+        """Encode the source texts: the ``memory`` of :func:`edgewise.decoding.generate`."""
         padded = source.padded(padding)
         return self.model.encode(padded.ids, padded.mask)

@@ -42,7 +42,7 @@ class Recommender(nn.Module):
         return user @ item.t()
 
     def scores(self, z: Tensor, users: Tensor, items: Tensor, graph: Pattern) -> Tensor:  # noqa: ARG002 - for subclasses
-        """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
+        """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]`` from refined embeddings z.
 
         Args:
             z: refined embeddings in this graph.

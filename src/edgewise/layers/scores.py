@@ -49,10 +49,7 @@ class Bilinear(LearnedScore):
 
 
 class TanhMLP(LearnedScore):
-    r"""Additive score of each head, :math:`s = W_2 \tanh(W_1 [q; k] + b)` (Bahdanau et al., 2015).
-
-    :math:`W_1 [q; k]` is the sum of a map of q and a map of k, so pairs are never concatenated.
-    """
+    r"""Additive score per head, :math:`s = W_2 \tanh(W_1 [q; k] + b)` (Bahdanau et al., 2015)."""
 
     def __init__(self, heads: int, width: int, hidden: int | None = None) -> None:
         super().__init__()

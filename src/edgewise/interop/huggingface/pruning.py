@@ -54,14 +54,9 @@ def keep_heads(model: nn.Module, heads_by_layer: Mapping[str, Sequence[int]]) ->
 
 
 def load_pruned(kind: Any, folder: str | Path) -> Any:
-    """Load a pruned ``transformers`` model that ``save_pretrained`` has written.
+    """Load a ``transformers`` model of class ``kind``, pruned or not, in evaluation mode.
 
-    Args:
-        kind: class of the model, such as ``transformers.BertModel``.
-        folder: folder with ``config.json`` and ``model.safetensors``.
-
-    Returns:
-        The model in evaluation mode. Models that were not pruned are loaded, too.
+    ``folder`` is one that ``save_pretrained`` has written, with safetensors.
 
     Raises:
         MissingDataError: the folder has no ``config.json`` or no ``model.safetensors``.

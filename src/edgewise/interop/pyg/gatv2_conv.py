@@ -33,9 +33,8 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``, or ``[N_dst, out_channels]`` with ``concat=False``.
-
-        For ``return_attention_weights``, see ``GATConv.forward``.
+        """Return ``[N_dst, H * out_channels]``, or the mean over heads; see
+        :meth:`GATConv.forward`.
         """
         left, right = both(x)
         graph, edge_attr = self._looped(edge_index, (left, right), edge_attr)
