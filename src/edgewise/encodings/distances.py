@@ -58,9 +58,7 @@ def shortest_paths(graph: Graph) -> Tensor:
 
 
 def hops(members: Members, pairs: Tensor | None = None) -> Tensor:
-    """Return distances ``[B, n, n]`` from source j to target i; -1 without a path or outside
-    ``pairs``.
-    """
+    """Return distances ``[B, n, n]`` from source j to target i, -1 without a path or pair."""
     n = members.nodes.shape[1]
     adjacency = members.adjacency.float()
     sparse = sparse_matrix(adjacency[0]) if len(adjacency) == 1 and n > DENSE else None
@@ -314,12 +312,7 @@ class ShortestPath(GraphEncoding):
         return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
     def forward(self, code: Tensor) -> EdgeTerms:
-        """Return the bias of the edges of ``graphs.complete()``, as arguments of attention.
-
-        Args:
-            code: clipped distances ``[P]``, from :meth:`code`. The P pairs are the edges of
-                ``graphs.complete()``.
-        """
+        """Return the bias of the edges of ``graphs.complete()``, as arguments of attention."""
         return {"bias": TableBias(code, self.table)}
 
 
@@ -366,9 +359,7 @@ class PathEdges(GraphEncoding):
 
 
 def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the group ``[P]`` of pairs with equal distances and edge features along paths, and one
-    pair of each group, because all pairs of a group have the same biases.
-    """
+    """Return groups ``[P]`` of pairs with equal biases, and the index of one pair of each group."""
     # Each edge is to get its gradient.
     if edge_attr.requires_grad:
         kind = torch.arange(len(edge_attr), device=edge_attr.device)

@@ -103,9 +103,7 @@ def check_undirected(members: Members) -> None:
 
 
 def pair_index(graph: Graph, members: Members) -> Tensor:
-    """Return the indices ``[B, n · n]`` among all edges of ``graphs.batch(graphs.complete(),
-    sizes)``.
-    """
+    """Return the indices ``[B, n · n]`` of pairs of nodes among all pairs of the batch."""
     first = starts(member_sizes(graph).square())
     pairs = torch.arange(members.nodes.shape[1] ** 2, device=members.nodes.device)
     return first[members.graph_ids, None] + pairs

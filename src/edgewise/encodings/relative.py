@@ -219,9 +219,7 @@ def _clip(offset: Tensor, radius: int) -> Tensor:
 def by_offset(
     graph: Graph, key: Hashable, classes: Callable[[Tensor], Tensor], table: Tensor
 ) -> TableBias:
-    """Return the bias ``table[classes(i - j)]`` of each edge; the graph stores the classes by
-    ``key``.
-    """
+    """Return the bias ``table[classes(i - j)]`` of each edge, with classes stored by ``key``."""
     graph = check_sized(graph).to(table.device)
     if torch.compiler.is_compiling():
         return TableBias(classes(offsets(graph)), table)

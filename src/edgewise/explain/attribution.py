@@ -76,11 +76,7 @@ class Case:
         return receptive_field(self)
 
     def members(self, num_sources: int) -> Tensor | None:
-        """Return the index of the member of each source node of an attention call.
-
-        The result is ``None`` if the sources are not the nodes of the input, with or without class
-        token.
-        """
+        """Return the member of each source of an attention call, or None for other nodes."""
         if num_sources == len(self.member):
             return self.member
         if self.class_token and num_sources == len(self.member) + 1:
@@ -173,9 +169,7 @@ def listed(case: Case) -> Tensor:
 
 
 def named_pairs(case: Case, pairs: Tensor) -> Tensor:
-    """Return the pairs ``[2, P]`` that an explanation may name: in a large graph, those at the
-    node.
-    """
+    """Return the pairs ``[2, P]`` to name: in a large graph, those at the node."""
     if not case.whole_graph or case.own is None:
         return torch.arange(pairs.shape[1])
     indices: Tensor = torch.isin(pairs, case.member[case.own]).any(0).nonzero()[:, 0]

@@ -34,9 +34,7 @@ class Step:
     reduce: Any = "sum"
 
     def weights(self) -> Tensor:
-        """Return the weights ``[..., E, H]``; those of aggregation as fractions of their absolute
-        sum.
-        """
+        """Return the weights ``[..., E, H]``; those of aggregation as absolute fractions."""
         if self.call is not None:
             terms = terms_of(self.call)
             terms.pop("edge_value")

@@ -42,10 +42,8 @@ class Explanation:
     details: dict[str, Any] = field(default_factory=dict)
 
     def labels_of(self, layer: LayerRecord) -> tuple[list[str], list[str]]:
-        """Return the names of the targets and of the sources of a layer.
-
-        Nodes that the model adds are named by their number, and a readout "whole graph" or "whole
-        molecule".
+        """Return the names (or numbers) of the targets, or of the readout, and of the sources of a
+        layer.
         """
         targets, sources = layer.graph.num_targets, layer.graph.num_sources
         target = source = self.labels

@@ -287,9 +287,7 @@ def _weights(record: LayerRecord, head: int | None, member: int) -> Tensor:
 
 
 def _matrix(record: LayerRecord, weights: Tensor) -> Tensor:
-    """Return weights ``[K]`` as a matrix, NaN where there is no edge, of means if there are many
-    nodes.
-    """
+    """Return weights ``[K]`` as a matrix (of means, if large), NaN where there is no edge."""
     source, target = record.edge_index.cpu()
     num_targets, num_sources = record.graph.num_targets, record.graph.num_sources
     rows, columns = min(num_targets, MAX_PIXELS), min(num_sources, MAX_PIXELS)

@@ -145,9 +145,7 @@ def _mask(name: str, numbers: Sequence[int], heads: Iterable[int]) -> Tensor:
 
 
 class _Gates(NamedInterceptor):
-    """Interceptor that multiplies head outputs by factors ``make(layer name, head numbers)``
-    ``[H]``.
-    """
+    """Interceptor that multiplies head outputs by ``make(layer, head numbers)`` ``[H]``."""
 
     def __init__(self, make: Callable[[str, Sequence[int]], Tensor]) -> None:
         super().__init__()

@@ -54,8 +54,8 @@ def losses_of(
     split: str = "val",
     max_batches: int | None = None,
 ) -> Losses:
-    """Return the losses of a run, on batches spread evenly over the split, which can be sorted by
-    length, or of a model on the first batches given.
+    """Return losses on batches spread evenly over the split of a run, or on the first batches
+    given.
     """
     if max_batches is not None:
         check_range("max_batches", max_batches, "omit max_batches to use all batches", least=1)

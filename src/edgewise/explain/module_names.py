@@ -81,9 +81,7 @@ def naming_the_run(
     expected: str = "a run whose model computes attention",
     remedy: str = "choose a run of a Transformer or of a graph network with attention",
 ) -> Iterator[None]:
-    """Report an error about the model of a run as one about the run, with a remedy for the command
-    line.
-    """
+    """Report an error about the model of a run as one about the run."""
     try:
         yield
     except ArgumentError as error:

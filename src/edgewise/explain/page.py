@@ -651,9 +651,7 @@ def _spacing(coordinates: NDArray[np.float64]) -> float:
 def _thumbnails(
     group: _Edges, weights: NDArray[np.float32], unit: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.uint8], int, int]:
-    """Return grey pictures of summed weights by targets and sources (or offsets, if all edges are
-    short, or the coordinates of the sources), with width and height.
-    """
+    """Return grey pictures of the weights by target and source, offset or coordinates."""
     offset = group.source - group.target
     most = int(np.abs(offset).max(initial=0))
     if unit is not None:

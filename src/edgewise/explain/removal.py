@@ -78,9 +78,7 @@ class Removal(Interceptor):
 
 
 def remaining(graph: Graph) -> Graph:
-    """Return a graph without removed edges, for scores that read the graph, such as common
-    neighbours.
-    """
+    """Return a graph without the removed edges, for scores that read the graph themselves."""
     for active in ACTIVE.get():
         if isinstance(active, Removal):
             edges = active.remaining_edges(graph)
@@ -141,9 +139,7 @@ class ReceptiveField:
         return torch.stack([every // count, every % count])
 
     def without(self, pairs: Tensor) -> Tensor:
-        """Compute the scores ``[C]`` without pairs ``[2, P]``; only outputs that change are
-        computed.
-        """
+        """Compute the scores ``[C]`` without pairs ``[2, P]``, from the outputs that change."""
         with torch.no_grad(), intercepting(_LocalRemoval(self, pairs)):
             return self.case.score()
 

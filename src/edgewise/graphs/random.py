@@ -58,10 +58,9 @@ class Random(Pattern):
 class Expander(Pattern):
     """Random expander graph: the union of ``degree / 2`` random cycles through all nodes.
 
-    Each node attends to its two neighbours on each cycle, not to itself. With high probability the
-    graph is a nearly optimal expander (Friedman, 2008): a path of about log n / log(degree - 1)
-    edges joins any two of the n nodes. Duplicate edges are removed. The same seed and number of
-    nodes give the same graph on every machine.
+    With high probability the graph is a nearly optimal expander (Friedman, 2008): a path of about
+    log n / log(degree - 1) edges joins any two of the n nodes. Duplicate edges are removed. The
+    same seed and number of nodes give the same graph on every machine.
 
     Example:
         >>> from edgewise import graphs

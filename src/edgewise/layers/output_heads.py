@@ -118,8 +118,7 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Tokens, positions: Tensor | None = None, *, cache: Cache | None = None
     ) -> Tensor:
-        """Return logits ``[N, vocabulary]``, or ``[M, vocabulary]`` at the tokens ``positions``
-        ``[M]``.
+        """Return logits ``[N, vocabulary]``, or ``[M, vocabulary]`` at ``positions`` ``[M]``.
 
         Raises:
             ArgumentError: ``cache`` is given to a model whose cache grows with the text.

@@ -125,8 +125,7 @@ class RecurrentModel(TextModel):
         vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
-        bidirectional: whether to read each text in both directions, with half of the hidden size
-            each.
+        bidirectional: read each text in both directions, with half of the hidden size each.
         dropout: dropout probability of the embedding and between the layers.
     """
 

@@ -70,12 +70,7 @@ class GraphSequential(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Sizes | Graph | None = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """Return outputs ``[..., N, out_width]``; for the arguments, see :mod:`edgewise.models`.
-
-        Raises:
-            ArgumentError: ``graph`` is not a graph, or edge features are given but no layer uses
-                edge features.
-        """
+        """Return outputs ``[..., N, out_width]``; for the arguments, see :mod:`edgewise.models`."""
         check_graph(graph)
         if not self.reads_edge_attr:
             refuse_edge_attr(edge_attr)

@@ -133,9 +133,8 @@ def sample_blocks(
     blocks: int, heads: int, num_random: int, *, seed: int, size: int, max_length: int
 ) -> Tensor:
     """Return the r random blocks of each inner block, ``[heads, blocks - 2, r]``, as in the
-    authors' code. If ``max_length`` is in ``PAPER_LENGTHS``, blocks are sampled from the first
-    1,024 tokens, and may repeat blocks that are attended to anyway; else from the first ``5 + 2
-    r`` blocks, without repetition.
+    authors' code: from the first 1,024 tokens for ``PAPER_LENGTHS``, where they may repeat
+    blocks that are attended to anyway, else from the first ``5 + 2 r`` blocks.
     """
     generator = np.random.RandomState(seed)
     sampled = np.zeros((heads, blocks - 2, num_random), dtype=np.int64)
@@ -179,9 +178,8 @@ def sample_blocks(
 
 @dataclass(frozen=True, repr=False)
 class BlockSparse(Pattern):
-    """Block-sparse pattern of one layer, on ``heads`` copies of the tokens. With ``seed=None``, the
-    first block replaces the random blocks. Only pairs of blocks that were sampled at least
-    ``copy`` times are edges.
+    """Block-sparse pattern of one layer, on ``heads`` copies of the tokens; without ``seed``, of
+    the first block instead of random ones. ``copy`` is how often an edge must have been sampled.
     """
 
     size: int
@@ -301,9 +299,8 @@ class BigBirdBackbone(SingleTextBackbone):
         self.graph = graph if graph is None else check_graph(graph)
 
     def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
-        """Return the states of x; states of padding are meaningless. Blocks follow from the padded
-        length, as in Hugging Face Transformers, or in a packed batch from the length of each
-        text.
+        """Return the states of x; those of padding are meaningless. Blocks follow from the padded
+        length, as in Hugging Face Transformers, or from the length of each packed text.
         """
         graph = self.graph if graph is None else graph
         if graph is not None:

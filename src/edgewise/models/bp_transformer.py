@@ -91,10 +91,9 @@ def nodes_per_level(tokens: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor]:
-    """Return the graph of tokens and spans, and the type of each edge. Nodes are the tokens, then
-    the spans of two tokens, of four, and so on. Type 0 is a self-loop; next come the edges from
-    a token to its span, by level, then the edges to a token from its left or right, by level,
-    side and rank.
+    """Return the graph of tokens, spans of two, of four, and so on, and the type of each edge: 0 is
+    a self-loop; then from a token to its span, by level; then to a token, by level, side and
+    rank.
     """
     counts = nodes_per_level(tokens)
     first = [sum(counts[:level]) for level in range(len(counts))]
@@ -131,9 +130,8 @@ def _neighbour_edges(
 
 
 def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
-    """Return the edges, and their types, to the nodes that new tokens add to a causal text. Nodes
-    are in order of completion: each token, then the spans that end with it. Tokens attend only
-    to completed spans, so older nodes never change.
+    """Return the edges (and types) to the nodes that new tokens add to a causal text, where each
+    token is followed by the spans that end with it, so that older nodes never change.
     """
     counts, edge_lists = nodes_per_level(tokens), []
     for level in range(len(counts)):

@@ -57,9 +57,8 @@ def compressive(config: CompressiveConfig) -> TextModel:
 
 
 class Compressed(Recent):
-    """Memory of the last inputs of a layer, and of means of ``rate`` older inputs. It does not
-    depend on how the inputs were divided into segments, so up to ``length + rate - 1`` are
-    uncompressed.
+    """Memory of the last inputs and of means of ``rate`` older inputs, for any division into
+    segments: up to ``length + rate - 1`` inputs are uncompressed.
     """
 
     def __init__(self, length: int, compressed: int, rate: int) -> None:

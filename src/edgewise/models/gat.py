@@ -24,8 +24,7 @@ from edgewise.models.arguments import model_function
 
 class GATLayer(GraphLayer):
     """GAT layer with dropout of the attention weights and, as in the authors' code but not the
-    paper, of the values W h_j (two points of accuracy on CiteSeer). ``average`` averages the
-    heads.
+    paper, of the values W h_j (two points of accuracy on CiteSeer).
     """
 
     def __init__(

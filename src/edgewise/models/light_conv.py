@@ -63,15 +63,13 @@ class FixedTaps(nn.Module):
 
 
 class SoftmaxConvolution(GraphLayer):
-    r"""Gated depthwise convolution with softmax kernels,
-    :math:`O\,\mathrm{conv}(\mathrm{GLU}(Wx))`.
+    r"""Gated convolution with softmax kernels, :math:`O\,\mathrm{conv}(\mathrm{GLU}(Wx))`.
 
     .. math:: \mathrm{conv}(x)_{i,c} = \sum_{k=1}^{K} w_{h(c),k}\; x_{i+k-(K+1)/2,\,c},
               \qquad w_h = \mathrm{softmax}(f_h)
 
     where channel c belongs to head h(c). Positions outside the text and padding contribute 0, but
-    the softmax is over the whole kernel. With ``is_causal`` the last of the K positions is the
-    node.
+    the softmax is over the whole kernel. With ``is_causal`` the last position is the node.
     """
 
     def __init__(

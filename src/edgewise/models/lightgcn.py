@@ -94,14 +94,14 @@ lightgcn = model_factory(LightGCN, hops=0, low_pass=0)
 def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
     r"""Return the scores ``[B, items]`` of a low-pass filter of the graph, without parameters.
 
-    .. math:: f_{ui} = \big[ R D_I^{-p} (P + α V V^\top) (I - γ P) D_I^p \big]_{ui}
+    .. math:: f_{ui} = \big[ R D_I^{-p} (P + α V V^\top) (I - γ P) D_I^p \big]_{ui}, \qquad
+              P = \tilde R^\top \tilde R, \quad \tilde R = D_U^{-1/2} R D_I^{-1/2}
 
-    R is the matrix ``[users, items]`` of interactions, D_U and D_I are the degrees, :math:`\tilde R
-    = D_U^{-1/2} R D_I^{-1/2}`, :math:`P = \tilde R^\top \tilde R`, p = 0.35, α = 0.2 and γ = 0.5. V
-    are the first 448 right singular vectors of :math:`\tilde R`, computed once per graph. The first
-    factor is GF-CF (Shen et al., How powerful is graph convolution for recommendation?, 2021), the
-    second one step of sharpening (Choi et al., Blurring-sharpening process models for collaborative
-    filtering, 2023).
+    R is the matrix ``[users, items]`` of interactions, D_U and D_I are the degrees, p = 0.35, α =
+    0.2, γ = 0.5, and V are the first 448 right singular vectors of R̃, computed once per graph. The
+    first factor is GF-CF (Shen et al., How powerful is graph convolution for recommendation?,
+    2021), the second one step of sharpening (Choi et al., Blurring-sharpening process models for
+    collaborative filtering, 2023).
 
     Example:
         >>> import torch

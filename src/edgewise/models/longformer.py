@@ -300,9 +300,8 @@ def _add_hub_sources(
 
 
 class LongformerModel(TextModel):
-    """Text model whose calls take a mask of the hubs, the tokens with global attention. For
-    question answering, ``separator`` is the id of the token after the question and after the
-    text, and the tokens of the question are the default hubs.
+    """Text model whose calls take a mask of the hubs, the tokens with global attention; by default
+    those of the question, before the first ``separator``, in question answering.
     """
 
     backbone: LongformerBackbone

@@ -35,9 +35,6 @@ class MaskedAutoencoder(nn.Module):
 
     Args:
         width: hidden size of the encoder, a multiple of 4.
-        depth: number of encoder layers.
-        heads: number of attention heads per encoder layer.
-        ffn_dim: FFN dimension of the encoder.
         decoder_width: hidden size of the decoder, a multiple of 4. The decoder is used only in
             pre-training.
         decoder_depth: number of decoder layers.

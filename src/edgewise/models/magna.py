@@ -44,9 +44,8 @@ def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: fl
 
 
 class OutputPropagation(GraphLayer):
-    """Propagate node outputs by personalised PageRank with GCN's weights and restart probability
-    0.1 (APPNP; Gasteiger et al., Predict then propagate: graph neural networks meet personalized
-    PageRank, 2019).
+    """Propagate node outputs by PageRank with GCN's weights and restart probability 0.1 (Gasteiger
+    et al., Predict then propagate: graph neural networks meet personalized PageRank, 2019).
     """
 
     def __init__(self, hops: int) -> None:

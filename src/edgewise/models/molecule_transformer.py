@@ -38,9 +38,7 @@ SLOPE_SCALE = 0.1  # Factor of the initial weights of the last layers in the con
 
 
 class BondLayer(GraphLayer):
-    """Pre-norm Transformer layer that adds linear maps of bond features to keys and values, without
-    a tensor ``[E, width]``.
-    """
+    """Pre-norm Transformer layer with maps of bond features in keys and values."""
 
     reads_edge_attr = True
 
@@ -65,10 +63,9 @@ class ConditionalHead(nn.Module):
 
     .. math:: y = a(z) + b(z) \cdot c + f([z; c])
 
-    The slopes b are a learned vector shared by all molecules plus the output of a network; f is
-    small when training starts. This helps for new molecules: for example, the logit of the
-    dissolved fraction is nearly linear in the logarithm of the pressure (Henry's law) and the
-    temperature.
+    The slopes b are a vector shared by all molecules plus the output of a network; f is small at
+    first. For example, the logit of the dissolved fraction is nearly linear in the logarithm of the
+    pressure (Henry's law) and the temperature.
     """
 
     def __init__(

@@ -124,9 +124,8 @@ def linear_attention(query: Tensor, key: Tensor, max_exponent: Tensor, value: Te
 def prefix_attention(
     query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor, past_sums: Sums | None = None
 ) -> tuple[Tensor, Sums]:
-    """Return causal linear attention (sums over j ≤ i), and the sums for the next call. The sums of
-    chunks are scaled by the largest exponent so far, so that a large later key cannot make them
-    underflow.
+    """Return causal linear attention (sums over j ≤ i) and its sums, which are scaled by the
+    largest exponent so far, so that a large later key cannot make them underflow.
     """
     sums, past_max = past_sums if past_sums is not None else _empty_sums(key, value)
     outputs = []
@@ -210,9 +209,7 @@ class PerformerAttention(nn.Module):
         self.projection = projection.to(self.projection)
 
     def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return φ(x) divided by its largest entry, without constant factors, and the log of that
-        entry.
-        """
+        """Return φ(x) without constant factors, divided by its largest entry, and its logarithm."""
         x = x * self.head_width**-0.25
         exponent = x @ self.projection.T - x.square().sum(-1, keepdim=True) / 2
         max_exponent = exponent.detach().amax(-1)

@@ -192,9 +192,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Texts:
-    """Lengths of texts with padding, rounded up to whole chunks if longer than the smallest chunk;
-    lengths without padding; and whether texts are packed.
-    """
+    """Lengths with padding, in whole chunks if long, and without; and whether texts are packed."""
 
     lengths: list[int]
     sizes: list[int]
@@ -203,9 +201,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Hashing:
-    """Parameters of the hash functions; see :func:`reformer`. ``max_length`` decides whether the
-    buckets are factorised.
-    """
+    """Parameters of the hash functions; ``max_length`` decides if buckets are factorised."""
 
     num_buckets: int | tuple[int, ...] | None
     rounds: int
@@ -264,9 +260,8 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 class SortedSlots:
-    """Slots, sorted by text, then by bucket, and their chunks. The chunks of all rounds of a text
-    form one ring. For each text: its size and first slot; for each slot: its text, rank and
-    chunk.
+    """Slots sorted by text, then by bucket. The chunks of all rounds of a text form one ring. For
+    each text: size and first slot; for each slot: text, rank and chunk.
     """
 
     def __init__(
@@ -338,9 +333,8 @@ class OthersInLine(Pattern):
 
 @dataclass(frozen=True)
 class SortedGraphs:
-    """Attention graphs over slots: the token in each slot ``[rounds, N]``; the edges within each
-    round; and the edges across rounds, from slots ``read`` to slots ``reader`` (``round * N +
-    slot``).
+    """Tokens in the slots ``[rounds, N]``; the edges within each round; and the edges across
+    rounds, from slots ``read`` to slots ``reader`` (``round * N + slot``).
     """
 
     node: Tensor

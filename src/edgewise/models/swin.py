@@ -105,9 +105,8 @@ def swin(
 
 
 class ShiftedWindows:
-    """Partition of a grid of patches into windows, optionally shifted by half a window (the paper's
-    cyclic shift with a mask): patch order ``[N]`` by window and its inverse, number of patches
-    and relative position indices per window.
+    """Partition of patches into windows, optionally shifted by half a window (the paper's cyclic
+    shift with a mask): order ``[N]`` by window, its inverse, sizes and relative offsets.
     """
 
     def __init__(self, rows: int, columns: int, window: int, *, shifted: bool) -> None:

@@ -58,9 +58,8 @@ class AttentionConfig(TextConfig):
 def text_model(
     config: Callable[P, C], **least: int
 ) -> Callable[[Callable[[C], M]], Callable[P, M]]:
-    """Return a decorator that gives a function of a config the arguments of the config:
-    ``gpt(config)`` becomes ``gpt(1000, width=64)``, with signature and descriptions of the
-    config.
+    """Return a decorator that turns ``gpt(config)`` into ``gpt(1000, width=64)``, with the
+    signature and the descriptions of the config.
     """
 
     def decorate(build: Callable[[C], M]) -> Callable[P, M]:

@@ -92,9 +92,7 @@ def no_forest(got: str) -> ArgumentError:
 
 
 class ChildSum(nn.Module):
-    r"""Tree-LSTM cell for any number of children, :math:`c_j = i u + \sum_k σ(W_f x_j + U_f h_k)
-    c_k`.
-    """
+    r"""Tree-LSTM cell for any children, :math:`c_j = i u + \sum_k σ(W_f x_j + U_f h_k) c_k`."""
 
     def __init__(self, in_width: int, width: int) -> None:
         super().__init__()
@@ -114,9 +112,7 @@ class ChildSum(nn.Module):
 
 
 class NAry(nn.Module):
-    r"""Tree-LSTM cell for K ordered children; child k has the gate :math:`σ(W_f x_j + \sum_l U_{kl}
-    h_l)`.
-    """
+    r"""Tree-LSTM cell for K children with gates :math:`σ(W_f x_j + \sum_l U_{kl} h_l)`."""
 
     def __init__(self, in_width: int, width: int, children: int) -> None:
         super().__init__()

@@ -37,9 +37,8 @@ NONE = -1
 
 
 def tree_relations(graph: Graph) -> Tensor:
-    """Return for each pair i, j of ``graphs.batch(graphs.complete(), sizes)`` the steps up from i
-    to the lowest common ancestor and down to j, ``[P, 2]``; (-1, -1) for nodes of different
-    trees.
+    """Return for each pair i, j the steps up from i to the lowest common ancestor and down to j,
+    ``[P, 2]``, in the order of ``graphs.complete()``; (-1, -1) between trees.
     """
     check_parents(graph)
     relations = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
@@ -93,9 +92,7 @@ class TreeRelation(nn.Module):
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the class of each pair of nodes, ``[P]``, without parameters: compute it once per
-        data set.
-        """
+        """Return the class of each pair of nodes, ``[P]``; compute it once per data set."""
         steps = tree_relations(graph)
         up, down = steps.clamp(max=self.max_distance).unbind(1)
         return torch.where(

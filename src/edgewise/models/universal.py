@@ -123,12 +123,11 @@ class UniversalStack(TransformerStack):
     .. math:: h^t = \mathrm{layer}(\tilde h^t), \qquad
               \tilde h^t_i = h^{t-1}_i + \mathrm{PE}(i) + \mathrm{PE}(t)
 
-    With halting (adaptive computation time, Graves, 2016), :math:`p^t_i = σ(w \tilde h^t_i + b)`;
-    token i stops at the first step :math:`N_i` at which :math:`\sum_{s \le t} p^s_i` reaches the
-    threshold, or at the last step, and others attend to its unchanged state. The output is the mean
-    of its states weighted by p, with the remainder :math:`R_i = 1 - \sum_{s < N_i} p^s_i` as the
-    last weight. In training, the ponder cost :math:`τ\,\mathrm{mean}_i(N_i + R_i)` is added to the
-    loss.
+    With halting (adaptive computation time, Graves, 2016), token i stops at the first step
+    :math:`N_i` at which the sum of :math:`p^t_i = σ(w \tilde h^t_i + b)` reaches the threshold, or
+    at the last. The output is the mean of its states weighted by p, with the remainder
+    :math:`R_i = 1 - \sum_{s < N_i} p^s_i` as the last weight. In training, the ponder cost
+    :math:`τ\,\mathrm{mean}_i(N_i + R_i)` is added to the loss.
     """
 
     def __init__(

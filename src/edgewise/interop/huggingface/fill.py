@@ -29,9 +29,7 @@ def fill(
     *,
     unused: Iterable[str] = (),
 ) -> None:
-    """Copy the tensors of a checkpoint into a model; ``unused`` are parts of the names of redundant
-    ones.
-    """
+    """Copy the tensors of a checkpoint into a model; ``unused`` names redundant ones."""
     tensors = _tensors(model)
     assert tensors.keys() == sources.keys(), sorted(tensors.keys() ^ sources.keys())
     mismatches, weights = [], {}

@@ -180,9 +180,7 @@ def mask_of_call(
 
 
 def mask_of_tensor(mask: Tensor, targets: int, sources: int) -> tuple[GraphMask, Tensor | None]:
-    """Return the pairs that a boolean or additive mask ``[B, H, T, S]`` allows, and its bias or
-    None.
-    """
+    """Return the pairs that a mask ``[B, H, T, S]`` allows, and its additive bias or None."""
     mask = mask[..., :targets, :sources].expand(-1, -1, targets, sources)
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     added = None
@@ -201,10 +199,7 @@ def mask_of_tensor(mask: Tensor, targets: int, sources: int) -> tuple[GraphMask,
 
 @dataclass(frozen=True)
 class MaskRule:
-    """Mask function of ``transformers``, evaluated a few rows at a time: ``offset`` sources before
-    the first target, position ``first`` of the first source, single positions without
-    ``use_vmap``.
-    """
+    """Mask function of ``transformers``, evaluated a few rows at a time."""
 
     function: MaskFunction
     members: int

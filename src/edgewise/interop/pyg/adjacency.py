@@ -75,9 +75,7 @@ def edge_index_of(adjacency: Tensor) -> Tensor:
 
 
 def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return the weights ``[E]`` in the dtype of ``like``: entries of a sparse matrix or
-    ``weight``.
-    """
+    """Return the weights ``[E]`` of a sparse matrix or ``weight``, in the dtype of ``like``."""
     values, num_edges = _values_of(adjacency)
     if values is not None:
         argument, weight = "values of the sparse matrix", values
@@ -101,9 +99,7 @@ def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tens
 def edge_features(
     adjacency: Tensor, features: Tensor | None, width: int | None, *, vector: bool = False
 ) -> Tensor | None:
-    """Return edge features ``[E, width]``: ``features`` (``[E]`` with ``vector``) or matrix
-    entries.
-    """
+    """Return edge features ``[E, width]``: ``features``, or the entries of a sparse matrix."""
     values, num_edges = _values_of(adjacency)
     if features is None:
         if values is None or values.dim() == 1:
