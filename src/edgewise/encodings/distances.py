@@ -266,9 +266,7 @@ class DistanceEncoding(GraphEncoding):
         self.project = nn.Linear(max_distance + 1, width, bias=False)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the number of nodes at each distance, ``[N, max_distance + 1]``, once per data
-        set.
-        """
+        """Return the number of nodes at each distance, ``[N, max_distance + 1]``."""
         return distance_encoding(graph, None, self.max_distance)[:, 1:]
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
@@ -305,9 +303,7 @@ class ShortestPath(GraphEncoding):
         nn.init.normal_(self.table, std=0.02)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the clipped distance of each pair, ``[P]``, once per data set; see
-        :func:`shortest_paths`.
-        """
+        """Return the clipped distance of each pair, ``[P]``; see :func:`shortest_paths`."""
         steps = shortest_paths(graph)
         return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
@@ -343,13 +339,11 @@ class PathEdges(GraphEncoding):
         nn.init.normal_(self.weight, std=edge_width**-0.5)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the edges of shortest paths, once per data set; see :func:`path_edges`."""
+        """Return the edges of shortest paths, ``[P, max_path_length]``; see :func:`path_edges`."""
         return path_edges(graph, self.max_path_length)
 
     def forward(self, code: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the attention bias ``[P, H]`` of the pairs, with edge features ``[E,
-        edge_width]``.
-        """
+        """Return the attention bias ``[P, H]`` of the pairs from features ``[E, edge_width]``."""
         of_edges = edge_attr @ self.weight  # [max_path_length, E, H]
         total = of_edges.new_zeros(len(code), of_edges.shape[-1])
         for position, values in enumerate(of_edges):

@@ -35,9 +35,7 @@ class RandomFeatures(nn.Module):
         return torch.randn(graph.num_targets, self.k, device=graph.device)
 
     def forward(self, x: Tensor, code: Tensor | None = None) -> Tensor:
-        """Return x ``[..., N, width]`` plus the map of the noise ``code`` ``[..., N, k]``, sampled
-        by default.
-        """
+        """Return x ``[..., N, width]`` plus a map of the noise ``code`` ``[..., N, k]``."""
         if code is None:
             code = torch.randn(*x.shape[:-1], self.k, dtype=x.dtype, device=x.device)
         out: Tensor = x + self.project(code.to(x))

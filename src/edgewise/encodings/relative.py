@@ -157,9 +157,7 @@ class Shaw(nn.Module):
         self.key, self.value = (nn.Parameter(0.02 * torch.randn(shape)) for _ in range(2))
 
     def forward(self, graph: Graph) -> EdgeTerms:
-        """Return the vectors of each edge added to keys and values, as keyword arguments of a
-        layer.
-        """
+        """Return the vectors of each edge added to keys and values, as arguments of a layer."""
         index = _clipped(graph, self.radius)
         one_hot = nn.functional.one_hot(index, 2 * self.radius + 1).to(self.key.dtype)
         return {

@@ -42,9 +42,7 @@ class Explanation:
     details: dict[str, Any] = field(default_factory=dict)
 
     def labels_of(self, layer: LayerRecord) -> tuple[list[str], list[str]]:
-        """Return the names (or numbers) of the targets, or of the readout, and of the sources of a
-        layer.
-        """
+        """Return the names, or numbers, of the targets and of the sources of a layer."""
         targets, sources = layer.graph.num_targets, layer.graph.num_sources
         target = source = self.labels
         if self.kind == "pair of sequences" and "decoder" in layer.module:

@@ -64,9 +64,9 @@ def importance(
 ) -> dict[str, Tensor]:
     r"""Return the importance of the heads of each layer, as ``{layer name: [H]}``.
 
-    ``model`` is a run of :func:`edgewise.load`, with a ``split``, or a model with ``batches`` and a
-    function ``loss`` of model and batch. At most ``max_batches`` are used, spread evenly over the
-    split. The heads of a pruned layer are those of :func:`layers_with_heads`.
+    ``model`` is a run of :func:`edgewise.load`, or a model with ``batches`` and a function ``loss``
+    of model and batch. At most ``max_batches`` are used, spread evenly over the ``split`` of a run.
+    The heads of a pruned layer are those of :func:`layers_with_heads`.
 
     Args:
         by: ``"gradient"``: :math:`E |\partial L / \partial \xi_h|`, where :math:`\xi_h = 1`
@@ -320,10 +320,10 @@ def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Observations:
-    """Counts for three observations about a trained encoder: many weights are near zero, many
-    others are local, and a few nodes are global.
+    """Counts for three observations about a trained encoder.
 
-    Weights are compared with the equal weight, 1 / the in-degree of the target.
+    Many weights are near zero, many others are local, and a few nodes are global. Weights are
+    compared with the equal weight, 1 / the in-degree of the target.
 
     Attributes:
         near_zero: fraction of all weights below ``small`` times the equal weight.

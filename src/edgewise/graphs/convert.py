@@ -106,11 +106,10 @@ def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None
 
 
 def from_dense(matrix: Tensor) -> Edges:
-    """Return the graph of a boolean attention mask ``[num_targets, num_sources]``.
+    """Return the graph of a boolean attention mask ``[num_targets, num_sources]``, copied.
 
-    True is an edge. The inverse is ``graph.dense()``. For a weighted adjacency matrix, pass
-    ``matrix != 0`` here, and its nonzero values as ``weight``, ``gain`` or ``bias`` of the call.
-    Later changes of the mask do not change the graph.
+    True is an edge; the inverse is ``graph.dense()``. For a weighted adjacency matrix, pass
+    ``matrix != 0``, and its nonzero values as ``weight``, ``gain`` or ``bias`` of the call.
 
     Example:
         >>> import torch

@@ -261,11 +261,7 @@ class Graph(Pattern):
 
     @property
     def parts(self) -> tuple[Graph, ...]:
-        """Graphs without common edges whose union is this graph.
-
-        Their edge lists, concatenated, are ``edge_index``. A union such as
-        ``window(2) | hubs([0])`` has several parts; most graphs have one.
-        """
+        """Graphs without common edges whose edge lists, concatenated, are ``edge_index``."""
         return (self,)
 
     @property
@@ -356,10 +352,9 @@ class Graph(Pattern):
         return value
 
     def derived(self, function: Callable[[Graph], T]) -> T:
-        """Return ``function(self)``, computed once per graph.
+        """Return ``function(self)``, computed once per graph, also in code that is compiled.
 
-        Unlike :meth:`cached`, this also works in code compiled with ``torch.compile``, if
-        ``function`` is defined at module level.
+        For ``torch.compile``, ``function`` must be defined at module level.
         """
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._results:
@@ -605,11 +600,11 @@ def _is_causal(graph: Graph) -> bool:
 
 
 class Runs(Graph):
-    """Graph given by R intervals ("runs"): target ``row[r]`` attends to ``range(start[r], stop[r],
-    step)``.
+    """Graph given by R intervals ("runs") of sources, with any number of intervals per target.
 
-    The intervals of a target are disjoint, such as the random blocks of BigBird. Memory is O(R).
-    Runs and edges are sorted by target, then by source.
+    Target ``row[r]`` attends to ``range(start[r], stop[r], step)``. The intervals of a target are
+    disjoint, such as the random blocks of BigBird. Memory is O(R). Runs and edges are sorted by
+    target, then by source.
 
     Example:
         >>> import torch

@@ -34,7 +34,7 @@ def allow(text: str) -> None:
 
 
 def find(module: str, name: str) -> Pattern | type[Pattern]:
-    """Return the ``Pattern`` object or class called ``name`` in a module.
+    """Return the ``Pattern`` object or class called ``name`` in a module that may be imported.
 
     Raises:
         ArgumentError: importing the module is not allowed or fails, or it has no such pattern.

@@ -75,9 +75,7 @@ class Cache:
         return step
 
     def forget(self, layer: nn.Module, reach: int) -> None:
-        """Drop all but the last ``reach`` nodes of a layer, once more than ``2 * reach`` are
-        stored.
-        """
+        """Drop the nodes of a layer before the last ``reach``, once there are twice as many."""
         stored = self._stored.get(layer)
         if stored is not None and stored[0].shape[-3] > 2 * reach:
             self._buffers.pop(layer, None)

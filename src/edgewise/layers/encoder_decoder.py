@@ -45,9 +45,7 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return the states ``[B, T, width]`` of the decoder. Masks ``[B, S]`` and ``[B, T]`` are 0
-        at padding.
-        """
+        """Return the states ``[B, T, width]`` of the decoder; masks are 0 at padding."""
         sequences = SequenceBatch.of_features(source, source_mask)
         memory = Memory(self.encoder(source, sequences), sequences.padding_mask)
         out: Tensor = self.decoder(

@@ -49,9 +49,7 @@ class ClassificationHead(nn.Module):
         self.dropout, self.output = nn.Dropout(dropout), nn.Linear(width, out_width)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """Return logits ``[B, out_width]`` of states ``[B, T, width]``, or ``[N, width]`` with
-        ``sizes``.
-        """
+        """Return logits ``[B, out_width]`` of states ``[B, T, width]`` or packed ``[N, width]``."""
         pooled = self.act(self.dense(self.pool(states, sizes)))
         logits: Tensor = self.output(self.dropout(pooled))
         return logits
@@ -76,9 +74,7 @@ class LastTokenHead(nn.Module):
         self.output = nn.Linear(width, out_width, bias=False)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """Return logits ``[B, out_width]`` of states ``[B, T, width]``, or ``[N, width]`` with
-        ``sizes``.
-        """
+        """Return logits ``[B, out_width]`` of states ``[B, T, width]`` or packed ``[N, width]``."""
         logits: Tensor = self.output(self.dropout(self.pool(states, sizes)))
         return logits
 
@@ -191,8 +187,9 @@ class TokenClassifier(nn.Module):
         self.trunk, self.head, self.pool = trunk, head, Pool("mean")
 
     def forward(self, tokens: Tokens, words: Sizes | None = None) -> Tensor:
-        """Return logits ``[W, out_width]``, one row per word; ``words`` are the numbers of tokens
-        of the W words, by default one each.
+        """Return logits ``[W, out_width]``, one row per word.
+
+        ``words`` are the numbers of tokens of the W words, by default one each.
         """
         states = tokens.states(self.trunk)
         logits: Tensor = self.head(states if words is None else self.pool(states, words))

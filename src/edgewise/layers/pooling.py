@@ -218,8 +218,7 @@ class ClassToken(nn.Module):
 
 
 class PooledNodes(GraphLayer):
-    """Pool the outputs of ``nodes(x, graph, edge_attr=...)`` to graph-level outputs; see
-    :class:`Pool`.
+    """Pool the outputs of a node-level model to graph-level outputs; see :class:`Pool`.
 
     Example:
         >>> import torch

@@ -118,9 +118,6 @@ class RecurrentBackbone(nn.Module):
 class RecurrentModel(TextModel):
     """Recurrent language model; subclasses define the attribute ``cell`` (RNN, LSTM or GRU).
 
-    A bidirectional model is for classification and tagging (Schuster and Paliwal, Bidirectional
-    recurrent neural networks, 1997).
-
     Args:
         vocab_size: number of tokens in the vocabulary.
         width: hidden size.

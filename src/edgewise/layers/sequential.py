@@ -118,9 +118,7 @@ def check_edge_attr(
 def given_or_ones(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> Tensor:
-    """Check edge features as :func:`check_edge_attr` does and return them, or ones if they are
-    None.
-    """
+    """Return edge features, checked by :func:`check_edge_attr`; ones if they are None."""
     check_edge_attr(edge_attr, graph, width, like, batched=batched)
     return like.new_ones(graph.num_edges, width) if edge_attr is None else edge_attr
 

@@ -71,9 +71,7 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """``torch.nn.Dropout`` that also accepts ``torch.sparse_csr`` features, and samples for stored
-    values.
-    """
+    """``torch.nn.Dropout`` that also accepts ``torch.sparse_csr`` features."""
 
     def forward(self, x: Tensor) -> Tensor:
         check_node_features(x)

@@ -58,9 +58,7 @@ def bert(config: BertConfig) -> TextModel:
         >>> import torch
         >>> from edgewise import models
         >>> model = models.bert(1000)
-        >>> input_ids = torch.randint(1000, (2, 10))
-        >>> attention_mask = torch.ones_like(input_ids)
-        >>> states = model(input_ids, attention_mask)
+        >>> states = model(torch.randint(1000, (2, 10)))
         >>> model.logits(states).shape
         torch.Size([2, 10, 1000])
     """

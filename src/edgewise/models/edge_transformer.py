@@ -115,6 +115,7 @@ class EdgeTransformer(GraphLayer):
         batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
         """Return outputs ``[..., N, out_width]``, or ``[..., E, out_width]`` if ``focus="edges"``.
+
         Edge features are ones by default.
         """
         nodes, edges = self.states(x, graph, edge_attr=edge_attr)

@@ -110,9 +110,10 @@ class Exphormer(GPS):
         return states[nodes]
 
     def build_graphs(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
-        """Return, with virtual nodes before each graph, the indices of virtual nodes ``[G · V]``
-        and of input nodes ``[N]``, the message-passing graph, the attention graph, and its edge
-        types.
+        """Return the graphs for message passing and for attention, with virtual nodes.
+
+        The result has the indices of virtual nodes ``[G · V]``, which precede each graph, and of
+        input nodes ``[N]``, both graphs, and the types of the attention edges.
         """
         count = len(self.virtual)
 
@@ -140,9 +141,7 @@ class Exphormer(GPS):
         return graph.cached(("exphormer", self.attention_graph, count), make)
 
     def edge_features(self, edge_attr: Tensor, kinds: Tensor) -> Tensor:
-        """Return features ``[E', edge_width + 4]`` of attention edges: input features or 0, then
-        type.
-        """
+        """Return features ``[E', edge_width + 4]`` of attention edges: input (or 0), then type."""
         features = edge_attr.new_zeros(len(kinds), self.edge_width)
         features = features.index_copy(0, (kinds == 0).nonzero()[:, 0], edge_attr)
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)

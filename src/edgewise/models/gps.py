@@ -253,6 +253,7 @@ class GPS(GraphLayer):
         positions: Tensor | None = None,
     ) -> Tensor:
         """Return outputs ``[B, out_width]``, or ``[N, out_width]`` with ``pool="none"``.
+
         ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)

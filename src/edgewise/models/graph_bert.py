@@ -130,8 +130,10 @@ class GraphBERT(GraphLayer):
         return aggregate(raw.unsqueeze(-2), loops, reduce="mean").squeeze(-2)
 
     def neighbourhoods(self, graph: Graph) -> tuple[Intimates, Graph, Graph, Tensor]:
-        """Return, once per graph, the nodes of each neighbourhood, the complete graphs on them, the
-        edges to the centres, and the sum of the three positional codes of each node.
+        """Return the neighbourhoods of all nodes of a graph, which are stored with the graph.
+
+        The result has the nodes of each neighbourhood, the complete graphs on them, the edges to
+        the centres, and the sum of the three positional codes of each node.
         """
 
         def make() -> tuple[Intimates, Graph, Graph, Tensor]:

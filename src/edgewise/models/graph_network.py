@@ -28,9 +28,7 @@ Focus = Literal["nodes", "edges", "graphs"]
 
 
 class GraphState(NamedTuple):
-    """Features of nodes ``[..., N, width]``, edges ``[..., E, width]`` and graphs ``[..., G,
-    width]``.
-    """
+    """Features of nodes, edges and graphs: ``[..., N, width]``, with E and G instead of N."""
 
     nodes: Tensor
     edges: Tensor
@@ -142,6 +140,7 @@ class GraphNetwork(GraphLayer):
         global_attr: Tensor | None = None,
     ) -> Tensor:
         """Return outputs ``[..., G, out_width]``, or one row per node or per edge; see ``focus``.
+
         Features of edges and graphs are ones by default.
 
         Raises:

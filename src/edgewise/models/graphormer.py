@@ -103,9 +103,10 @@ class Graphormer(GraphLayer):
         distances: Tensor | None = None,
         paths: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``. Without edge features, the bias c is omitted.
-        ``distances`` and ``paths`` are ``model.distance.code(graph)`` and
-        ``model.path.code(graph)``.
+        """Return outputs ``[B, out_width]``; without edge features, the bias c is omitted.
+
+        ``distances`` and ``paths`` are the codes of ``model.distance`` and ``model.path``, if
+        computed before.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -132,8 +133,9 @@ class Graphormer(GraphLayer):
         distances: Tensor | None = None,
         paths: Tensor | None = None,
     ) -> TableBias:
-        """Return the attention bias b + c for all pairs of real and virtual nodes. Pairs with the
-        same distance and features along the path share a row of a table: one integer per pair.
+        """Return the attention bias b + c for all pairs of real and virtual nodes.
+
+        Pairs with the same distance and features along the path share a row of a table.
         """
         sizes = member_sizes(graph)
         distances = self.distance.code(graph) if distances is None else distances

@@ -76,8 +76,9 @@ class LaplacianTransformer(GraphLayer):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``. Edge features are ones by default. ``positions`` is
-        ``model.position.code(graph)``, if computed before.
+        """Return outputs ``[B, out_width]``; edge features are ones by default.
+
+        ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
         weight = self.embed_edges.weight

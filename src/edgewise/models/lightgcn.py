@@ -102,15 +102,6 @@ def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
     first factor is GF-CF (Shen et al., How powerful is graph convolution for recommendation?,
     2021), the second one step of sharpening (Choi et al., Blurring-sharpening process models for
     collaborative filtering, 2023).
-
-    Example:
-        >>> import torch
-        >>> from edgewise import graphs
-        >>> from edgewise.models.lightgcn import low_pass_filter
-        >>> pairs = torch.tensor([[0, 0, 1], [2, 3, 3]])  # two users, and two items after them
-        >>> graph = graphs.edges(torch.cat([pairs, pairs.flip(0)], dim=1), 4)
-        >>> low_pass_filter(torch.tensor([1]), graph, 2)  # user 1 has item 1
-        tensor([[0.0763, 0.5312]])
     """
     to_users, to_items, weight, vectors, values = graph.cached(
         ("low pass", num_users), lambda: _both_directions(graph, num_users)

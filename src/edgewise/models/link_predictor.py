@@ -91,9 +91,7 @@ class LinkPredictor(nn.Module):
         return z
 
     def score(self, z: Tensor, pairs: Tensor, graph: Pattern) -> Tensor:
-        """Return scores ``[M]`` of pairs ``[2, M]`` from the states ``[N, width]`` of
-        :meth:`embed`; ``overlap`` counts common neighbours in ``graph``.
-        """
+        """Return scores ``[M]`` of pairs ``[2, M]`` from the states ``[N, width]`` of all nodes."""
         product = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
         out: Tensor = product.sum(-1) if self.decoder is None else self.decoder(product).squeeze(-1)
         if self.overlap is None:

@@ -114,9 +114,9 @@ class MaskedAutoencoder(nn.Module):
         self.num_visible, self.normalised = int(patches.num_patches * (1 - mask_ratio)), normalised
 
     def forward(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Return predictions ``[B, masked, patch² · C]`` for the masked patches, by ascending
-        ``noise``. ``noise`` has a random number for each patch, ``[B, patches]``; the lowest
-        stay visible.
+        """Return predictions ``[B, masked, patch² · C]`` of the masked patches, sorted by noise.
+
+        ``noise`` has a random number for each patch, ``[B, patches]``; the lowest stay visible.
         """
         order = self._order(images, noise)
         visible, masked = order[:, : self.num_visible], order[:, self.num_visible :]

@@ -88,8 +88,10 @@ class MultiGraphTransformer(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``. Edge e is in graph g if ``edge_attr[e, g]`` is
-        positive; by default every edge is in all graphs.
+        """Return outputs ``[B, out_width]``.
+
+        Edge e is in graph g if ``edge_attr[e, g]`` is positive; by default every edge is in all
+        graphs.
         """
         graph, weight = bind_to_nodes(graph, x), self.embed.weight
         # Compare before the cast, which could round small numbers to 0.

@@ -262,7 +262,8 @@ class SAN(GraphLayer):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``. Without edge features, keys are not scaled.
+        """Return outputs ``[B, out_width]``; without edge features, keys are not scaled.
+
         ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)

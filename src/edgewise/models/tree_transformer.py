@@ -161,9 +161,7 @@ class TreeTransformer(GraphLayer):
         batch: Membership = None,
         relations: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[N, out_width]``. ``relations`` is ``model.relation.code(graph)``, if
-        computed before.
-        """
+        """Return outputs ``[N, out_width]``; ``relations`` is ``model.relation.code(graph)``."""
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         pairs = batch_of(complete(), member_sizes(graph)).to(x.device)
@@ -180,8 +178,8 @@ class TreeTransformer(GraphLayer):
 
     def of_labels(self, graph: Graph, edge_attr: Tensor, pairs: int) -> Tensor:
         """Return the attention bias of edge labels, ``[P, H]``; 0 for pairs that are not an edge.
-        Each edge has one value for the parent that attends to the child, and one for the
-        reverse.
+
+        Each edge has one value for the parent that attends to the child, and one for the reverse.
         """
         assert self.labels is not None
         sizes = member_sizes(graph)

@@ -72,10 +72,10 @@ def load(
     Args:
         model_or_folder: a live ``transformers`` model, or a folder with ``config.json`` and
             safetensors.
-        graph: attention pattern that replaces that of the model, also as text: ``graphs.window(128)
-            | graphs.hubs([0])`` gives BERT the attention graph of Longformer. Causal models use its
-            causal part, an encoder-decoder uses it in the encoder, a Longformer in place of its
-            windows, and a ViT between patches. Reformer, Swin and masked autoencoders take no
+        graph: attention pattern, also as text, that replaces that of the model:
+            ``window(128) | hubs([0])`` gives BERT the attention graph of Longformer. Causal models
+            use its causal part, an encoder-decoder uses it in the encoder, a Longformer in place of
+            its windows, and a ViT between patches. Reformer, Swin and masked autoencoders take no
             graph.
         positions: max length in tokens of a BERT, RoBERTa, Longformer, BigBird or GPT-2, if longer
             than in the checkpoint: learned positions are repeated (Beltagy et al., 2020), with a

@@ -56,9 +56,7 @@ class GraphMask:
         return self.real is None and len(self.patterns) == 1
 
     def graph(self, pattern: Pattern | None) -> Pattern:
-        """Return the pairs in the mask and in ``pattern``, whose positions start after padding:
-        ``[T, S]`` if shared, else packed.
-        """
+        """Return the pairs in the mask and in ``pattern`` (after padding): ``[T, S]`` or packed."""
         if pattern not in self._bound:
             self._bound[pattern] = (
                 self._shared(pattern) if self.is_shared else self._packed(pattern)
