@@ -46,9 +46,9 @@ def draw_head(
     member: int = 0,
     path: str | Path | None = None,
 ) -> Figure:
-    """Draw the weights of a head, or the mean, as a matrix and, with positions, on the graph.
+    """Draw the weights of a head as a matrix and, if the nodes have positions, on the graph.
 
-    ``member`` is the index of an example of the batch.
+    Without ``head``, draw the mean over the recorded heads; ``member`` is an example of the batch.
 
     Raises:
         ArgumentError: the layer, head or member does not exist.
