@@ -1,12 +1,10 @@
 """Positional and structural encodings of nodes and edges.
 
 An encoding is added to node features before the first layer, rotates queries and keys, or adds
-terms to the scores of edges. It encodes either an index in a sequence or a position in a graph. An
-encoding of a position in a graph (:data:`OF_NODES`, :data:`OF_PAIRS`) has two steps:
-``encoding.code(graph)`` computes numbers from the edges, and can be called once per data set;
-``encoding(...)`` applies parameters to these numbers.
-
-``docs/reference/encodings.md`` compares all encodings.
+terms to the scores of edges. Encodings of a position in a graph (:data:`OF_NODES`,
+:data:`OF_PAIRS`) have two steps: ``encoding.code(graph)`` computes numbers from the edges, once per
+data set; ``encoding(...)`` applies parameters to them. ``docs/reference/encodings.md`` compares all
+encodings.
 """
 
 from __future__ import annotations

@@ -29,13 +29,9 @@ def degrees(graph: Graph) -> Tensor:
 
 
 class Centrality(GraphEncoding):
-    r"""Add learned vectors of the in-degree and the out-degree to node features.
+    r"""Add learned vectors of the in-degree and the out-degree, up to m, to node features.
 
     .. math:: h_i = x_i + z^-_{\min(d^{in}_i, m)} + z^+_{\min(d^{out}_i, m)}
-
-    Args:
-        width: feature size.
-        max_degree: m; larger degrees are treated as m.
 
     Example:
         >>> import torch

@@ -59,12 +59,9 @@ All layers of a model share one relative encoding."""
 
 
 def text_positions(name: str, *, width: int, heads: int, max_length: int) -> TextPositions:
-    """Return new position encodings for a text model.
+    """Return new position encodings for a text model, by a name of :data:`TEXT_POSITIONS`.
 
     Args:
-        name: a name of :data:`TEXT_POSITIONS`.
-        width: hidden size of the model.
-        heads: number of attention heads per layer.
         max_length: max number of positions, for the encodings "learned" and "binary" only.
 
     Raises:

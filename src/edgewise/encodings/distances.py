@@ -58,10 +58,7 @@ def shortest_paths(graph: Graph) -> Tensor:
 
 
 def hops(members: Members, pairs: Tensor | None = None) -> Tensor:
-    """Return the distances ``[B, n, n]`` from source j to target i, or -1 if there is no path.
-
-    If a mask ``pairs`` is given, entries of other pairs may be -1.
-    """
+    """Return distances ``[B, n, n]`` from source j to target i, -1 without a path or pair."""
     n = members.nodes.shape[1]
     adjacency = members.adjacency.float()
     sparse = sparse_matrix(adjacency[0]) if len(adjacency) == 1 and n > DENSE else None
@@ -91,10 +88,9 @@ def path_edges(graph: Graph, max_path_length: int) -> Tensor:
     """Return the edges of a shortest path for each pair of nodes, ``[P, max_path_length]``.
 
     Pairs are in the order of :func:`shortest_paths`. A path starts with its last edge, that into
-    the target. Entries are edge indices of ``graph``, and -1 after the end of the path. If a path
-    is longer than ``max_path_length``, the edges nearest to the target are kept. If a pair has
-    several shortest paths, as in rings of even length, the path through the nodes of lowest index
-    is chosen (as in Graphormer), so the result depends on the node order.
+    the target; entries are edge indices of ``graph``, and -1 after the end of the path. Of a longer
+    path, the edges nearest to the target are kept. Of several shortest paths, the one through the
+    nodes of lowest index is chosen (as in Graphormer), so the result depends on the node order.
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes.
@@ -151,9 +147,7 @@ def resistance_distances(graph: Graph) -> Tensor:
 
     .. math:: r_{ij} = L^+_{ii} + L^+_{jj} - 2 L^+_{ij}, \qquad L = D - A
 
-    Here A is the adjacency matrix, D the diagonal matrix of the degrees and :math:`L^+` the
-    pseudo-inverse. Short and parallel paths lower the resistance. Between components it is
-    infinite. Pairs are in the order of :func:`shortest_paths`.
+    Between components the resistance is infinite. Pairs are in the order of :func:`shortest_paths`.
 
     Raises:
         ArgumentError: the graph is directed, or a graph of the batch has more than 8,192 nodes.
@@ -185,22 +179,16 @@ def distance_encoding(
     .. math:: \mathrm{code}_i = \Big(\sum_{s \in S} \mathrm{onehot}(d(s, i)), \;
               \sum_{s \in S} M_{is}, …, \sum_{s \in S} (M^{walk})_{is}\Big), \quad M = D^{-1} A
 
-    The first entries count the nodes of S at each distance d. Distances above ``max_distance``, and
-    unreachable nodes, are counted in one entry. The other entries are the probabilities that a
-    random walk from i is in S after each step. In a batch, each graph uses the nodes of S that are
-    in this graph; if there are none, its codes are 0.
+    The first entries count the nodes of S at each distance d; one entry counts those beyond
+    ``max_distance`` or unreachable. The others are the probabilities that a random walk from i is
+    in S after each step. In a batch, each graph uses the nodes of S in this graph; without one, its
+    codes are 0. (Li et al., Distance encoding, 2020)
 
     Args:
-        graph: one graph, or a batch of graphs.
-        nodes: node indices of the set S, ``[S]``: two nodes to encode a link, one to encode a node;
-            None for all nodes, so that the code counts the nodes at each distance.
-        max_distance: largest distance with an entry of its own.
-        walk: number of random-walk steps; 0 for none.
+        nodes: indices ``[S]``: two nodes for a link, one for a node; None for all nodes.
 
     Raises:
         ArgumentError: a graph has more than 8,192 nodes, or ``nodes`` is empty or out of range.
-
-    Paper: Li et al., Distance encoding, 2020
 
     Example:
         >>> import torch
@@ -259,12 +247,7 @@ def _empty(graph: Graph, dtype: torch.dtype, fill: float) -> Tensor:
 class DistanceEncoding(GraphEncoding):
     r"""Add a linear map of log(1 + the number of nodes at distance d), for d from 1 to m.
 
-    The code of a node is :func:`distance_encoding` with the set of all nodes of its graph. A last
-    entry counts the nodes that are farther away or unreachable.
-
-    Args:
-        width: feature size.
-        max_distance: m.
+    A last entry counts the nodes that are farther away or unreachable.
 
     Example:
         >>> import torch
@@ -283,20 +266,11 @@ class DistanceEncoding(GraphEncoding):
         self.project = nn.Linear(max_distance + 1, width, bias=False)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return for each node the number of nodes at each distance, ``[N, max_distance + 1]``.
-
-        The distances are 1, ..., ``max_distance``; the last column counts nodes that are farther
-        away or unreachable. Compute the numbers once per data set.
-        """
+        """Return the number of nodes at each distance, ``[N, max_distance + 1]``."""
         return distance_encoding(graph, None, self.max_distance)[:, 1:]
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return x plus the linear map of log(1 + ``code``), ``[N, width]``.
-
-        Args:
-            x: node features ``[N, width]``.
-            code: number of nodes at each distance ``[N, max_distance + 1]``, from :meth:`code`.
-        """
+        """Return x ``[N, width]`` plus the linear map of log(1 + ``code``)."""
         check_code(code, x.shape[-2], self.max_distance + 1)
         out: Tensor = x + self.project(code.to(x).log1p())
         return out
@@ -305,10 +279,7 @@ class DistanceEncoding(GraphEncoding):
 class ShortestPath(GraphEncoding):
     r"""Learned attention bias of the shortest-path distance, :math:`b_{ij} = T[\min(d(j, i), m)]`.
 
-    Args:
-        heads: number of heads H.
-        max_distance: m; larger distances share the bias of m. Unreachable pairs have a separate
-            bias.
+    Unreachable pairs have a separate bias.
 
     Example:
         >>> import torch
@@ -332,20 +303,12 @@ class ShortestPath(GraphEncoding):
         nn.init.normal_(self.table, std=0.02)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the clipped distance of each pair of nodes, ``[P]``; see :func:`shortest_paths`.
-
-        Unreachable pairs have ``max_distance + 1``. Compute it once per data set.
-        """
+        """Return the clipped distance of each pair, ``[P]``; see :func:`shortest_paths`."""
         steps = shortest_paths(graph)
         return torch.where(steps == FAR, self.max_distance + 1, steps.clamp(max=self.max_distance))
 
     def forward(self, code: Tensor) -> EdgeTerms:
-        """Return the attention bias of each pair of nodes, as keyword arguments of attention.
-
-        Args:
-            code: clipped distances ``[P]``, from :meth:`code`. The P pairs are the edges of
-                ``graphs.complete()``.
-        """
+        """Return the bias of the edges of ``graphs.complete()``, as arguments of attention."""
         return {"bias": TableBias(code, self.table)}
 
 
@@ -354,14 +317,8 @@ class PathEdges(GraphEncoding):
 
     .. math:: c_{ij} = \frac{1}{N} \sum_{n=1}^{N} e_n^\top w_n
 
-    Here e_n are the features of the n-th edge of the path, counted from the target, and w_n are
-    learned weights for this place and each head. N is the number of edges of the path, at most
-    ``max_path_length``. The bias is 0 for pairs without a path.
-
-    Args:
-        edge_width: size of the edge features e.
-        heads: number of heads H.
-        max_path_length: max number of edges per path; those nearest to the target are used.
+    Here e_n are the features of the n-th of N edges of the path, counted from the target, and w_n
+    are learned weights for this place and each head. The bias is 0 for pairs without a path.
 
     Example:
         >>> import torch
@@ -382,19 +339,11 @@ class PathEdges(GraphEncoding):
         nn.init.normal_(self.weight, std=edge_width**-0.5)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the edges of a shortest path for each pair of nodes, ``[P, max_path_length]``.
-
-        See :func:`path_edges`. Compute them once per data set.
-        """
+        """Return the edges of shortest paths, ``[P, max_path_length]``; see :func:`path_edges`."""
         return path_edges(graph, self.max_path_length)
 
     def forward(self, code: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the attention bias of each of the P pairs of nodes, ``[P, H]``.
-
-        Args:
-            code: edge indices of the paths ``[P, max_path_length]``, from :meth:`code`.
-            edge_attr: edge features ``[E, edge_width]``.
-        """
+        """Return the attention bias ``[P, H]`` of the pairs from features ``[E, edge_width]``."""
         of_edges = edge_attr @ self.weight  # [max_path_length, E, H]
         total = of_edges.new_zeros(len(code), of_edges.shape[-1])
         for position, values in enumerate(of_edges):
@@ -404,11 +353,7 @@ class PathEdges(GraphEncoding):
 
 
 def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
-    """Group pairs with equal distances, :meth:`ShortestPath.code`, and edge features along paths.
-
-    Return the group of each pair ``[P]``, and the index of one pair of each group, because all
-    pairs of a group have the same biases.
-    """
+    """Return groups ``[P]`` of pairs with equal biases, and the index of one pair of each group."""
     # Each edge is to get its gradient.
     if edge_attr.requires_grad:
         kind = torch.arange(len(edge_attr), device=edge_attr.device)

@@ -32,14 +32,12 @@ def draw(
     """Plot the codes of ``length`` positions beside their pairwise similarities.
 
     The similarity of two positions is the contribution of the encoding to their attention score:
-    the inner product of the two codes if codes are added to features, the inner product of a
-    constant vector rotated to both positions, or the bias of a relative encoding.
+    the inner product of two added codes or of a vector rotated to both, or the bias.
 
     Args:
         encoding: an instance of a class of :data:`edgewise.encodings.ENCODINGS`, or codes of nodes
             ``[N, K]`` or of the pairs of one graph ``[N · N]``.
         path: image file to write, if any.
-        length: number of positions.
         width: feature size of an added encoding, or head size of a rotary one.
         graph: graph for encodings of nodes or pairs; a path of ``length`` nodes by default.
 

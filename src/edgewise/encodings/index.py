@@ -12,12 +12,8 @@ from edgewise.encodings.positions import positions_or_count
 def scaled_positions(positions: Tensor) -> Tensor:
     r"""Return positions p divided by the sequence length n, from 0 to below 1, ``[..., T, 1]``.
 
-    Drawback: the code of a position depends on the length of the sequence (0.2 is position 1 of 5
-    and position 2 of 10), so a model does not generalise to lengths that do not occur in training.
-
-    Args:
-        positions: positions ``[..., T]``. Each position 0 starts a new sequence, so sequences may
-            be concatenated.
+    Each position 0 starts a new sequence. Drawback: the code of a position depends on the length
+    (0.2 is position 1 of 5 and 2 of 10), so a model does not generalise to new lengths.
 
     Example:
         >>> import torch
@@ -37,12 +33,7 @@ def scaled_positions(positions: Tensor) -> Tensor:
 def binary_positions(positions: Tensor, bits: int) -> Tensor:
     """Return the binary digits of each position, lowest digit last, ``[..., T, bits]``.
 
-    Drawback: codes cannot be interpolated. The midpoint of two codes is not the code of a position,
-    and neighbours such as 3 = 011 and 4 = 100 differ in every digit.
-
-    Args:
-        positions: positions ``[..., T]``.
-        bits: number of digits.
+    Drawback: neighbours such as 3 = 011 and 4 = 100 can differ in every digit.
 
     Raises:
         ArgumentError: a position needs more digits.
@@ -72,9 +63,6 @@ class RawIndex(nn.Module):
 
     Drawback: at position 500 the code is 500 times as large as at position 1.
 
-    Args:
-        width: feature size.
-
     Example:
         >>> import torch
         >>> from edgewise import encodings
@@ -94,11 +82,6 @@ class RawIndex(nn.Module):
 
 class ScaledIndex(nn.Module):
     """Add a learned vector times the scaled position, :math:`x_p + (p / n) w`.
-
-    :func:`scaled_positions` describes the drawback of this encoding.
-
-    Args:
-        width: feature size.
 
     Example:
         >>> import torch
@@ -122,7 +105,6 @@ class Binary(nn.Module):
     r"""Add a learned vector for each digit that is 1, :math:`x_p + \sum_b \mathrm{bit}_b(p) w_b`.
 
     Args:
-        width: feature size.
         bits: number of digits; the largest position is 2^bits - 1.
 
     Example:

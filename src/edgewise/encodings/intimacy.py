@@ -22,7 +22,7 @@ class Intimates(NamedTuple):
     Attributes:
         sizes: length of each list, ``[N]``.
         nodes: node indices of all lists, ``[S]``.
-        hops: shortest-path length from each listed node to the owner of the list, ``[S]``.
+        hops: shortest-path length from each node to the owner of its list, ``[S]``.
     """
 
     sizes: Tensor
@@ -32,19 +32,13 @@ class Intimates(NamedTuple):
 
 @checked(num_neighbours=0)
 def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> Intimates:
-    """Return for each node the nodes of highest personalised PageRank.
+    """Return each node and its ``num_neighbours`` nodes of highest personalised PageRank.
 
     .. math:: S = α (I - (1 - α) D^{-1} A)^{-1}
 
-    ``S[i, j]`` is the intimacy of nodes i and j: the probability that a random walk from i, which
+    ``S[i, j]`` is the probability that a random walk from i (from targets to sources), which
     restarts with probability α, is at j. Unreachable nodes are not listed. Ties go to the lower
     index.
-
-    Args:
-        graph: graph of the random walk, which steps from a target to one of its sources.
-        num_neighbours: maximum number of nodes listed for each node, in addition to the node
-            itself.
-        alpha: restart probability, above 0 and below 1.
 
     Raises:
         ArgumentError: a graph of the packed batch has more than 8,192 nodes, or ``alpha`` is not

@@ -2,18 +2,12 @@ r"""Laplacian eigenvectors and eigenvalues, and encodings based on them.
 
 .. math:: L = I - D^{-1/2} A D^{-1/2} = U Λ U^\top, \qquad \mathrm{code}_i = (U_{i1}, …, U_{ik})
 
-Here A is the adjacency matrix and D the diagonal matrix of the degrees. Neighbouring nodes have
-similar entries in eigenvectors of low eigenvalues (low frequencies), as with sines and cosines on a
-line.
-
-Eigenvectors are not unique. The sign is arbitrary: :class:`Laplacian` samples the sign in every
-training step, and the output of :class:`SignInvariant` does not depend on the sign. The basis of a
-repeated eigenvalue is arbitrary too, and all encodings of this module depend on the basis, so their
-outputs may change when nodes are renumbered. If a symmetry of the graph permutes the basis vectors,
-the graph does not determine a basis. In molecules, repeated eigenvalues are common: with k = 10,
-45 % of the 1,128 graphs of ESOL and 42 % of 12,000 graphs of ZINC have one. In 72 % of these ESOL
-graphs and 68 % of these ZINC graphs, an eigenvector and its negative have the same entries up to
-order, so no rule on the entries can choose the sign.
+The sign of an eigenvector is arbitrary: :class:`Laplacian` samples it in every training step, and
+:class:`SignInvariant` does not depend on it. The basis of a repeated eigenvalue is arbitrary too,
+and all encodings of this module depend on it, so outputs may change when nodes are renumbered. With
+k = 10, 45 % of the 1,128 graphs of ESOL and 42 % of 12,000 graphs of ZINC have a repeated
+eigenvalue. In 72 % of these ESOL graphs and 68 % of these ZINC graphs, an eigenvector and its
+negative have the same entries up to order, so no rule on the entries can choose the sign.
 
 Papers: Dwivedi and Bresson, A generalization of Transformer networks to graphs, 2020; Lim et al.,
 Sign and basis invariant networks for spectral graph representation learning, 2022.
@@ -47,15 +41,9 @@ NOTHING = 1e-6
 def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
     """Return the Laplacian eigenvectors of the k lowest nonzero eigenvalues, ``[N, k]``.
 
-    Eigenvectors have length 1. Their sign is chosen so that the first nonzero entry is positive; it
-    depends on the node order, but not on other graphs of the batch. The basis of a repeated
-    eigenvalue is arbitrary. Eigenvectors of eigenvalue 0 encode only the component and the degree
-    of a node, and are omitted. If a graph has fewer than k other eigenvectors, the remaining
-    columns are 0. Self-loops are ignored.
-
-    Args:
-        graph: undirected graph; each graph of a batch has separate eigenvectors.
-        k: number of eigenvectors.
+    Eigenvectors have length 1, and their first nonzero entry is positive, which depends on the node
+    order; the basis of a repeated eigenvalue is arbitrary. If a graph of the batch has fewer than
+    k, the remaining columns are 0. Self-loops are ignored.
 
     Raises:
         ArgumentError: the graph is directed, or k is below 1.
@@ -73,8 +61,7 @@ def laplacian_eigenvectors(graph: Graph, k: int) -> Tensor:
 def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
     """Return the k lowest nonzero Laplacian eigenvalues of each graph of a batch, ``[G, k]``.
 
-    Isomorphic graphs have equal eigenvalues. If a graph has fewer than k nonzero eigenvalues, the
-    remaining entries are 2, the largest possible eigenvalue.
+    If a graph has fewer, the remaining entries are 2, the largest possible eigenvalue.
 
     Example:
         >>> from edgewise import encodings, graphs
@@ -89,8 +76,7 @@ def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
 def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     """Return the k lowest nonzero Laplacian eigenvalues ``[G, k]`` and eigenvectors ``[N, k]``.
 
-    G is the number of graphs of the batch. If a graph has fewer eigenvalues, the remaining entries
-    are 0; see :func:`laplacian_eigenvectors`.
+    Missing entries are 0; see :func:`laplacian_eigenvectors`.
 
     Example:
         >>> from edgewise import encodings, graphs
@@ -192,10 +178,6 @@ class Laplacian(GraphEncoding):
 
     The sign of each eigenvector is sampled in every training step.
 
-    Args:
-        width: feature size.
-        k: number of eigenvectors.
-
     Example:
         >>> import torch
         >>> from edgewise import encodings, graphs
@@ -231,8 +213,6 @@ class SignInvariant(GraphEncoding):
     The result is :math:`x + ρ([φ(u_1) + φ(-u_1), …, φ(u_k) + φ(-u_k)])`, with networks ρ and φ.
 
     Args:
-        width: feature size.
-        k: number of eigenvectors.
         hidden: hidden and output size of φ, which is the same for all eigenvectors.
 
     Example:

@@ -13,8 +13,6 @@ class Learned(nn.Module):
     """Add a learned vector for each position, :math:`x_p + T_p` (BERT, ViT).
 
     Args:
-        length: number of positions.
-        width: feature size.
         std: standard deviation of the initial vectors.
 
     Example:
@@ -56,11 +54,7 @@ class Learned(nn.Module):
 class Learned2d(nn.Module):
     """Add learned vectors for row and column of a grid, :math:`x_{rc} + R_r + C_c` (2-D ViT).
 
-    There are rows + columns vectors, not rows × columns as in :class:`Learned`.
-
     Args:
-        rows, columns: size of the grid.
-        width: feature size.
         std: standard deviation of the initial vectors.
 
     Example:
@@ -75,10 +69,9 @@ class Learned2d(nn.Module):
         self.row, self.column = (Learned(count, width, std=std) for count in (rows, columns))
 
     def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Return x ``[..., rows · columns, width]`` plus the row and column vectors.
+        """Add row and column vectors to x ``[..., rows · columns, width]``, in raster order.
 
-        The nodes of x are the grid cells in raster order (row by row). If ``positions`` is given,
-        it holds the raster index of the cell of each node.
+        ``positions`` are the raster indices of the nodes, if they are others.
 
         Raises:
             ArgumentError: x has more nodes than the grid.

@@ -1,8 +1,6 @@
 """Dense adjacency matrices of the graphs of a batch, grouped by number of nodes.
 
-A batch of graphs is packed: their nodes follow each other on one axis. Encodings are computed from
-the adjacency matrix of each graph. Thousands of molecules have only a few dozen different numbers
-of nodes, so graphs of equal size are processed at once.
+Thousands of molecules have a few dozen sizes, so graphs of equal size are processed at once.
 """
 
 from __future__ import annotations
@@ -105,10 +103,7 @@ def check_undirected(members: Members) -> None:
 
 
 def pair_index(graph: Graph, members: Members) -> Tensor:
-    """Return the indices ``[B, n · n]`` of pairs of nodes among all pairs of the batch ``graph``.
-
-    Pairs are the edges of ``graphs.batch(graphs.complete(), sizes)``, in its order.
-    """
+    """Return the indices ``[B, n · n]`` of pairs of nodes among all pairs of the batch."""
     first = starts(member_sizes(graph).square())
     pairs = torch.arange(members.nodes.shape[1] ** 2, device=members.nodes.device)
     return first[members.graph_ids, None] + pairs

@@ -22,12 +22,8 @@ CHUNK = 1 << 22  # Maximum number of neighbours that are looked up at once, to l
 def common_neighbours(pairs: Tensor, graph: Graph) -> Tensor:
     """Return three indices of the common neighbours of each pair of nodes, ``[M, 3]``.
 
-    The columns are the number of common neighbours, the Adamic–Adar index (sum of 1 / log degree)
-    and the resource allocation index (sum of 1 / degree).
-
-    Args:
-        pairs: M pairs of node indices, ``[2, M]``.
-        graph: undirected graph, with each edge in both directions.
+    The columns are their number, the Adamic–Adar index (sum of 1 / log degree) and the resource
+    allocation index (sum of 1 / degree). ``graph`` has each edge in both directions.
 
     Example:
         >>> import torch

@@ -18,10 +18,6 @@ from edgewise.graphs import Graph
 class RandomFeatures(nn.Module):
     """Add a linear map of Gaussian noise, :math:`x_i + W ε_i`, sampled anew in every call.
 
-    Args:
-        width: feature size.
-        k: number of random features of a node.
-
     Example:
         >>> import torch
         >>> from edgewise import encodings
@@ -39,12 +35,7 @@ class RandomFeatures(nn.Module):
         return torch.randn(graph.num_targets, self.k, device=graph.device)
 
     def forward(self, x: Tensor, code: Tensor | None = None) -> Tensor:
-        """Return features ``[..., N, width]`` of the same shape as x.
-
-        Args:
-            x: features of the nodes.
-            code: noise ``[..., N, k]``; sampled by default.
-        """
+        """Return x ``[..., N, width]`` plus a map of the noise ``code`` ``[..., N, k]``."""
         if code is None:
             code = torch.randn(*x.shape[:-1], self.k, dtype=x.dtype, device=x.device)
         out: Tensor = x + self.project(code.to(x))

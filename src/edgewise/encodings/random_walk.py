@@ -2,9 +2,8 @@ r"""Random-walk encoding: probabilities that a walk from a node is back after 1,
 
 .. math:: \mathrm{code}_i = (M_{ii}, (M^2)_{ii}, …, (M^K)_{ii}), \qquad M = D^{-1} A
 
-Here A is the adjacency matrix and D the diagonal matrix of the degrees. The code has no sign
-ambiguity and does not depend on the node order. It distinguishes rings from chains: in a ring of
-six nodes, a walk of six steps can return around the ring.
+The code has no sign ambiguity and does not depend on the node order. It distinguishes rings from
+chains: in a ring of six nodes, a walk of six steps can return around the ring.
 
 Paper: Dwivedi et al., Graph neural networks with learnable structural and positional
 representations, 2022
@@ -23,17 +22,10 @@ from edgewise.graphs import Graph, check_square
 
 
 def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
-    """Compute for each node the probabilities that a random walk is back after 1, 2, … steps.
+    """Return the probabilities ``[N, steps]`` that a random walk is back after 1, 2, … steps.
 
-    The walk steps from a target to one of its sources, and ends at a node without sources. Edges
-    may be directed, and the walk may use self-loops.
-
-    Args:
-        graph: one graph, or a batch of graphs.
-        steps: number of steps K.
-
-    Returns:
-        Probabilities ``[N, steps]``.
+    The walk steps from a target to one of its sources, and ends at a node without sources. It may
+    use self-loops.
 
     Raises:
         ArgumentError: ``steps`` is below 1, or a graph of the batch has more than 8,192 nodes.
@@ -61,13 +53,7 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
 
 
 class RandomWalk(GraphEncoding):
-    r"""Add a linear map of the return probabilities of random walks, :math:`x_i + W c_i`.
-
-    Batch norm is applied to the probabilities c first.
-
-    Args:
-        width: feature size.
-        steps: number of steps of the walk.
+    r"""Add a map of the batch-normed return probabilities of random walks, :math:`x_i + W c_i`.
 
     Example:
         >>> import torch

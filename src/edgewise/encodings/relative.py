@@ -18,10 +18,6 @@ from edgewise.graphs import Graph, check_sized
 class RelativeTable(nn.Module):
     r"""Learned bias of each clipped offset, :math:`b_{ij} = T[\mathrm{clip}(i - j, -r, r)]`.
 
-    Args:
-        heads: number of heads H.
-        radius: r; offsets are clipped to -r, …, r.
-
     Example:
         >>> import torch
         >>> from edgewise import encodings, graphs
@@ -47,16 +43,12 @@ class RelativeTable(nn.Module):
 class Buckets(nn.Module):
     r"""Learned bias of each bucket of offsets, :math:`b_{ij} = T[\mathrm{bucket}(i - j)]` (T5).
 
-    Small offsets have a bucket each; half of the buckets are of this kind. The other buckets hold
-    ranges of offsets that get wider in proportion to the offset, up to ``max_distance`` (Raffel et
-    al., 2020).
+    Half of the buckets hold one small offset each, the others ranges that get wider in proportion
+    to the offset, up to ``max_distance`` (Raffel et al., 2020).
 
     Args:
-        heads: number of heads H.
-        num_buckets: number of buckets.
-        max_distance: distance from which all offsets share the last bucket.
-        bidirectional: whether half of the buckets are for sources after the target. If false, all
-            sources after the target share bucket 0.
+        bidirectional: half of the buckets are for sources after the target; if false, all of these
+            share bucket 0.
 
     Example:
         >>> import torch
@@ -88,12 +80,7 @@ class Buckets(nn.Module):
         return {"bias": by_offset(graph, key, self.bucket, self.table)}
 
     def bucket(self, offset: Tensor) -> Tensor:
-        """Return the bucket index of each offset.
-
-        Args:
-            offset: offsets i - j from source j to target i, any shape; negative for sources after
-                the target.
-        """
+        """Return the bucket of each offset i - j, negative for sources j after the target i."""
         count = self.table.shape[0]
         shift = torch.zeros_like(offset)
         if self.bidirectional:
@@ -110,13 +97,9 @@ class Buckets(nn.Module):
 class ALiBi(nn.Module):
     """Penalty proportional to distance, :math:`b_{ij} = -m_h |i - j|` (Press et al., 2022).
 
-    ALiBi has no parameters and no maximum length, so it applies to texts longer than in training.
-    The slope of head h = 1, …, H is :math:`m_h = 2^{-8h/H}` if H is a power of two. Otherwise, the
-    first P slopes are those for P heads, with the next lower power of two P. The others are the
-    first, third, fifth, … slope for 2P heads.
-
-    Args:
-        heads: number of heads H.
+    There are no parameters and no maximum length. The slope of head h = 1, …, H is :math:`m_h =
+    2^{-8h/H}` if H is a power of two. Otherwise, the first P slopes are those for P heads, with the
+    next lower power of two P, and the others are the first, third, fifth, … slope for 2P heads.
 
     Example:
         >>> import torch
@@ -157,11 +140,6 @@ class Shaw(nn.Module):
     .. math:: s_{ij} = q_i^\top (k_j + a^K_{\mathrm{clip}(i - j)}) / \sqrt D, \qquad
               o_i = \sum_j w_{ij} (v_j + a^V_{\mathrm{clip}(i - j)})
 
-    Args:
-        heads: number of heads H.
-        width: head size D.
-        radius: offsets are clipped to -radius, …, radius.
-
     Example:
         >>> import torch
         >>> from edgewise import encodings, graphs
@@ -179,10 +157,7 @@ class Shaw(nn.Module):
         self.key, self.value = (nn.Parameter(0.02 * torch.randn(shape)) for _ in range(2))
 
     def forward(self, graph: Graph) -> EdgeTerms:
-        """Return the vectors added to keys and values, as keyword arguments of a layer.
-
-        For each edge, the vectors are rows of two tables, selected by the clipped offset.
-        """
+        """Return the vectors of each edge added to keys and values, as arguments of a layer."""
         index = _clipped(graph, self.radius)
         one_hot = nn.functional.one_hot(index, 2 * self.radius + 1).to(self.key.dtype)
         return {
@@ -197,15 +172,12 @@ class TransformerXLRelative(nn.Module):
     .. math:: s_{ij} \sqrt D = (q_i + u)^\top k_j + (q_i + v)^\top W R_{i - j}
               = (q_i + u)^\top (k_j + W R_{i - j}) + (v - u)^\top W R_{i - j}
 
-    The module returns :math:`W R_{i - j}` as a vector that attention adds to the key, and the last
-    term as a bias. The bias of the layer's query projection serves as u; the parameter ``offset``
-    is v - u.
+    The module returns :math:`W R_{i - j}`, which attention adds to the key, and the last term as a
+    bias. The bias of the query projection serves as u; the parameter ``offset`` is v - u.
 
     Paper: Dai et al., Transformer-XL: attentive language models beyond a fixed-length context, 2019
 
     Args:
-        heads: number of heads H.
-        width: head size D.
         encoding_width: number of features of R, half of them sines and half cosines.
 
     Example:
@@ -245,10 +217,7 @@ def _clip(offset: Tensor, radius: int) -> Tensor:
 def by_offset(
     graph: Graph, key: Hashable, classes: Callable[[Tensor], Tensor], table: Tensor
 ) -> TableBias:
-    """Return the attention bias ``table[classes(i - j)]`` of each edge.
-
-    The graph stores the classes under ``key``; ``classes`` also receives offsets without an edge.
-    """
+    """Return the bias ``table[classes(i - j)]`` of each edge, with classes stored by ``key``."""
     graph = check_sized(graph).to(table.device)
     if torch.compiler.is_compiling():
         return TableBias(classes(offsets(graph)), table)

@@ -13,10 +13,6 @@ from edgewise._utils.errors import ArgumentError
 def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
     r"""Return the rotation rates in radians per position, :math:`\omega_i = base^{-2i/width}`.
 
-    Args:
-        width: head size, an even number; there is one rate for each pair of entries.
-        base: the longest wavelength is about 2π · base positions.
-
     Example:
         >>> from edgewise import encodings
         >>> encodings.rotary_rates(4)
@@ -36,7 +32,6 @@ class Rotary(nn.Module):
     RoFormer, 2021.
 
     Args:
-        width: head size D; an even number.
         base: the longest wavelength is about 2π · base positions.
         rates: rotation rates ``[D / 2]`` in radians per position; by default given by ``base``.
 

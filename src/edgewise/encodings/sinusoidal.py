@@ -18,8 +18,6 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
     PE(p + k) is a rotation of PE(p) that depends on k only, and PE(p)·PE(p + k) = Σ cos(k ω_i).
 
     Args:
-        positions: numbers of shape ``[...]``, not necessarily integers.
-        width: feature size; an even number.
         base: the longest wavelength is about 2π · base positions.
 
     Example:
@@ -38,12 +36,9 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
 
 
 class Sinusoidal(nn.Module):
-    """Add the sinusoidal encoding of its position to each node, :math:`x_p + PE(p)`.
-
-    For PE, see :func:`sinusoidal_positions`.
+    """Add :func:`sinusoidal_positions` of its position to each node, :math:`x_p + PE(p)`.
 
     Args:
-        width: feature size; an even number.
         base: the longest wavelength is about 2π · base positions.
 
     Example:

@@ -1,8 +1,6 @@
 """Indices of nodes and pairs in a batch of graphs with a virtual node before each graph.
 
-Graphormer puts one virtual node before the nodes of each graph and attends over all pairs, so a
-graph of n nodes has n + 1 rows of n + 1 pairs. The argument ``sizes`` holds the number of real
-nodes n of each graph.
+Graphormer attends over all pairs of the n + 1 nodes of each graph; ``sizes`` holds the numbers n.
 """
 
 from __future__ import annotations
@@ -21,10 +19,7 @@ def with_virtual_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def real_pairs(sizes: Tensor) -> Tensor:
-    """Return the indices ``[P]`` of the pairs of real nodes among all pairs of a batch.
-
-    Pairs are in the order of the edges of a batch of complete graphs.
-    """
+    """Return the indices ``[P]`` of the pairs of real nodes among all pairs of a batch."""
     side = sizes + 1
     graph, node = runs_and_positions(sizes)  # Each real node is the target of one row of pairs.
     row = starts(side.square())[graph] + (node + 1) * side[graph]

@@ -23,13 +23,8 @@ from edgewise.graphs import Graph, check_square
 def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tensor:
     """Return the Weisfeiler–Lehman colour of each node as an integer, ``[N]``.
 
-    Colours are comparable between the graphs of one batch. They are exact, because no hashes are
-    used. Refinement stops early if no colour splits.
-
-    Args:
-        graph: graph with as many sources as targets; the neighbours of a node are its sources.
-        rounds: maximum number of rounds.
-        initial: initial colours as integers ``[N]``, such as atomic numbers; equal by default.
+    Colours are exact, and comparable between the graphs of one batch. ``initial`` colours ``[N]``,
+    such as atomic numbers, are equal by default. Refinement stops early if no colour splits.
 
     Raises:
         ArgumentError: the length of ``initial`` is not N.
@@ -78,10 +73,7 @@ class WeisfeilerLehman(GraphEncoding):
     r"""Add a learned vector for each colour, :math:`x_i + T[\mathrm{colour}(i)]` (Graph-BERT).
 
     Args:
-        width: feature size.
-        colors: number of vectors. Colours with a higher number, which may occur in graphs outside
-            the training data, share the last vector.
-        rounds: number of refinement rounds.
+        colors: number of vectors; all higher colours share the last vector.
 
     Example:
         >>> import torch

@@ -1,20 +1,19 @@
 r"""Attribution of one prediction, called the answer, to parts of the input and to graph edges.
 
-The parts of the input that an explanation names, such as words or atoms, are called members. In one
-forward pass, each call of :func:`edgewise.attend` and :func:`edgewise.aggregate` is recorded. In
-one backward pass, the gradient of the answer's score is computed with respect to the output of each
-call. From both, the methods compute a contribution of each edge in each layer:
+The parts of the input, such as words or atoms, are called members. The calls of
+:func:`edgewise.attend` and :func:`edgewise.aggregate` in one forward pass are recorded, and the
+gradient of the answer's score with respect to their outputs is computed. From both, the methods
+compute a contribution of each edge in each layer:
 
 * ``"left_out"``: the product of the gradient and the exact change of the layer's output if the edge
   is left out (:mod:`edgewise.explain.edges_left_out`), negated.
-* ``"gradient"``: for attention, gradient × gain; for sums, gradient × weight of the edge. A gain is
-  a factor 1 on the score of an edge, see :func:`edgewise.attend`.
-* ``"attention"``: attention weights summed over heads and layers, without gradients, similar to
-  PyTorch Geometric's ``AttentionExplainer(reduce="mean")``.
+* ``"gradient"``: for attention, gradient × gain, a factor 1 on the score of an edge; for sums,
+  gradient × weight of the edge.
+* ``"attention"``: attention weights summed over heads and layers, similar to PyTorch Geometric's
+  ``AttentionExplainer(reduce="mean")``.
 * ``"rollout"``: attention weights multiplied over layers (Abnar and Zuidema, 2020).
 
-The method ``"removed"`` is exact: the answer is computed again without each part, with one forward
-pass per part.
+The method ``"removed"`` is exact: one forward pass without each part.
 """
 
 from __future__ import annotations
@@ -48,20 +47,16 @@ class Case:
     """A prediction to explain (the answer), and the parts of the input (members) that explain it.
 
     Attributes:
-        score: function that runs the model and returns the scores of C answers, ``[C]``, usually of
-            one answer. Several answers of one case must not share members.
-        member: for each node of the model's graph, the index of its member, ``[N]``; -1 for nodes
-            that belong to no member, such as ``[CLS]``.
+        score: function that returns the scores of C answers, ``[C]``; they must not share members.
+        member: for each node, the index of its member, ``[N]``; -1 for none, such as ``[CLS]``.
         labels: name of each member.
         answer: description of the answer.
-        own: index of the node that the answer is about, if there is one. Explanations do not list
-            this node.
-        by_edge: whether an explanation names edges, such as bonds or citations, instead of members.
-        is_odds: whether the score is the log-odds of the answer. If false, the score is a predicted
-            number in its unit.
+        own: index of the node that the answer is about, if any, which explanations do not list.
+        by_edge: whether explanations name edges, such as bonds, instead of members.
+        is_odds: whether the score is the log-odds of the answer, not a number in its unit.
         whole_graph: whether the graph has many members on which the answer does not depend.
         class_token: whether the model puts a class token before the other nodes.
-        best: method that ``"auto"`` chooses; ``None`` lets it depend on the number of parts.
+        best: method that ``"auto"`` chooses; ``None``: by the number of parts.
     """
 
     score: Callable[[], Tensor]
@@ -81,12 +76,7 @@ class Case:
         return receptive_field(self)
 
     def members(self, num_sources: int) -> Tensor | None:
-        """Return the index of the member (part of the input) to which each source node belongs.
-
-        Args:
-            num_sources: number of source nodes of an attention call. The result is ``None`` if this
-                is not the number of nodes of the input, with or without a class token.
-        """
+        """Return the member of each source of an attention call, or None for other nodes."""
         if num_sources == len(self.member):
             return self.member
         if self.class_token and num_sources == len(self.member) + 1:
@@ -99,12 +89,10 @@ class Contributions:
     """Contributions to the score of an answer: estimated decrease of the score without each part.
 
     Attributes:
-        members: contribution of each member, ``[M]``. It is 0 if ``"removed"`` computed only the
-            edges at one node.
-        pairs: distinct pairs of members that are connected by an edge, ``[2, P]``, with the smaller
-            index first.
-        edges: contribution of the edges between each pair, ``[P]``, summed over both directions and
-            all layers.
+        members: contribution of each member, ``[M]``; 0 if only the edges at one node were removed.
+        pairs: pairs of members that are connected by an edge, ``[2, P]``, smaller index first.
+        edges: contribution of the edges between each pair, ``[P]``, over both directions and all
+            layers.
         method: name of the method that computed the contributions.
     """
 
@@ -117,19 +105,14 @@ class Contributions:
 def contributions(case: Case, method: Method = "auto") -> Contributions:
     """Attribute the score of an answer to the members of the input and to edges.
 
-    Args:
-        case: the answer to explain.
-        method: ``"left_out"``, ``"gradient"``, ``"attention"``, ``"rollout"`` or ``"removed"``; the
-            docstring of :mod:`edgewise.explain.attribution` describes them. ``"auto"`` chooses
-            ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if parts times
-            nodes are at most ``MOST_NODES``), and otherwise ``"left_out"``.
-
-    ``"auto"`` was the most faithful choice for all kinds of runs but one, on up to 200 cases per
-    kind (``python -m benchmarks.fidelity``); ``docs/howto/explain.md`` has the figures.
+    The methods are ``"left_out"``, ``"gradient"``, ``"attention"``, ``"rollout"`` and
+    ``"removed"``; see :mod:`edgewise.explain.attribution`. ``"auto"`` chooses ``"removed"`` for at
+    most ``MOST_REMOVED`` parts (in a large graph also if parts times nodes are at most
+    ``MOST_NODES``), and otherwise ``"left_out"``: the most faithful choice for all kinds of runs
+    but one (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
-
     """
     check_choice("method", method, get_args(Method))
     steps = [
@@ -165,15 +148,10 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
 
 
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
-    """Compute the scores ``[C]`` without some members or edges.
+    """Compute the scores ``[C]`` without some members (mask ``[M]``) or edges (pairs ``[2, P]``).
 
-    No node attends to the removed members, in any layer or in pooling. Removed edges are removed in
-    both directions.
-
-    Args:
-        case: the answer.
-        members: boolean mask ``[M]``, true for removed members (parts of the input).
-        pairs: removed edges as pairs of member indices, ``[2, P]``.
+    No node attends to the removed members, in any layer or in pooling; edges are removed in both
+    directions.
     """
     if members is None and pairs is not None and case.field is not None:
         return case.field.without(pairs)
@@ -191,10 +169,7 @@ def listed(case: Case) -> Tensor:
 
 
 def named_pairs(case: Case, pairs: Tensor) -> Tensor:
-    """Return the indices of the pairs ``[2, P]`` of members whose edge an explanation may name.
-
-    In a large graph, these are the edges at the node that the answer is about.
-    """
+    """Return the pairs ``[2, P]`` to name: in a large graph, those at the node."""
     if not case.whole_graph or case.own is None:
         return torch.arange(pairs.shape[1])
     indices: Tensor = torch.isin(pairs, case.member[case.own]).any(0).nonzero()[:, 0]
@@ -228,10 +203,7 @@ def _zeros(case: Case, pairs: Tensor, method: str) -> Contributions:
 
 
 def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
-    """Return the distinct pairs of members that are joined by an edge, ``[2, P]``, smaller first.
-
-    Graphs with unequal numbers of source and target nodes are ignored.
-    """
+    """Return the distinct pairs of members joined by an edge, ``[2, P]``, smaller index first."""
     count, keys = len(case.labels), []
     for graph in {id(graph): graph for graph in graphs}.values():
         if graph.num_targets == graph.num_sources:

@@ -23,10 +23,7 @@ from edgewise.graphs import Edges, Graph
 
 @dataclass(eq=False)
 class Step:
-    """A recorded call of :func:`edgewise.attend` or :func:`edgewise.aggregate`.
-
-    Attention has a ``call`` and may have a log-sum-exp; aggregation has the other attributes.
-    """
+    """A recorded call of :func:`edgewise.attend` (``call``) or :func:`edgewise.aggregate`."""
 
     graph: Graph
     out: Tensor
@@ -37,10 +34,7 @@ class Step:
     reduce: Any = "sum"
 
     def weights(self) -> Tensor:
-        """Return the weight of each edge for each head, ``[..., E, H]``.
-
-        Absolute values of aggregation weights are divided by their sum for each target.
-        """
+        """Return the weights ``[..., E, H]``; those of aggregation as absolute fractions."""
         if self.call is not None:
             terms = terms_of(self.call)
             terms.pop("edge_value")
@@ -53,10 +47,7 @@ class Step:
         return weight / total.clamp(min=1e-30).index_select(-2, self.graph.target)
 
     def contributions(self, method: str, gradients: Sequence[Tensor | None]) -> Tensor:
-        """Return the contribution of each edge to the score of the answer, ``[..., E, H]``.
-
-        The gradients are those of the score with respect to the output and to the log-sum-exp.
-        """
+        """Return the contribution of each edge ``[..., E, H]`` from the gradients of the score."""
         if method == "attention":
             return self.weights()
         gradient, lse_gradient = gradients

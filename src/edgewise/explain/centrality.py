@@ -22,11 +22,8 @@ MAX_SEARCH = 1_000_000
 def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Compute degree, closeness, betweenness, eigenvector centrality and PageRank.
 
-    Edges count in both directions; self-loops are ignored.
-
-    Args:
-        graph: the graph.
-        seed: random seed of the sources sampled for betweenness in large graphs.
+    Edges count in both directions; self-loops are ignored. ``seed`` samples the sources for
+    betweenness in large graphs.
 
     Returns:
         The values ``[N]`` by name, and notes on those that are estimated.
@@ -68,10 +65,7 @@ def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dic
 
 
 def _path_centralities(matrix: Any, sources: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute closeness and betweenness as NetworkX does, by searches from many nodes at once.
-
-    Betweenness is that of shortest paths from ``sources``, scaled to all nodes (Brandes, 2001).
-    """
+    """Compute closeness, and betweenness from ``sources`` scaled to all nodes (Brandes, 2001)."""
     count = matrix.shape[0]
     closeness, through = np.zeros(count), np.zeros(count)
     others = np.setdiff1d(np.arange(count), sources)

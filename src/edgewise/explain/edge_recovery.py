@@ -12,16 +12,11 @@ from edgewise.graphs import Graph
 
 
 def edge_recovery(layers: Sequence[LayerRecord], graph: Graph) -> dict[str, float]:
-    """Compute how well the weights of each head separate edges of a graph from other pairs.
+    """Return how well the weights of each head separate edges of a graph from other pairs.
 
-    Args:
-        layers: recorded weights of a model on the complete graph, without batch dimensions.
-        graph: graph of the same nodes, which the model did not see.
-
-    Returns:
-        Area under the ROC curve by ``"layer/head"``: the probability that an edge has a larger
-        weight than a pair that is no edge. Weights of both directions are added. ``"mean"`` is the
-        mean of all heads.
+    The value by ``"layer/head"``, and as ``"mean"`` of all heads, is the area under the ROC curve:
+    the probability that an edge has a larger weight, in both directions together, than another
+    pair. The layers are those of a model on the complete graph, without batch dimensions.
 
     Raises:
         ArgumentError: no layer has all pairs of the nodes of the graph.

@@ -32,21 +32,11 @@ DOMINANT = 0.9
 def outputs_left_out(
     query: Tensor, key: Tensor, value: Tensor, graph: Pattern, **options: Unpack[AttendOptions]
 ) -> Tensor:
-    """For each edge, compute the output of its target as if the edge were removed.
+    """Return the output of the target of each edge without the edge, ``[..., E, H, Dv]``.
 
-    With α-entmax instead of softmax, the remaining weights are only rescaled, so the result is
-    exact only for edges with a weight of 0.
-
-    Args:
-        query: ``[..., N_dst, H, D]``.
-        key: ``[..., N_src, H, D]``.
-        value: ``[..., N_src, H, Dv]``.
-        graph: the edges, or a pattern, whose numbers of nodes are those of query and key.
-        options: those of :func:`edgewise.attend`; dropout is not applied.
-
-    Returns:
-        ``[..., E, H, Dv]`` in the order of ``graph.edge_index``. The output of a target whose only
-        edge is left out is 0.
+    The arguments are those of :func:`edgewise.attend`, without dropout. The output is 0 if no edge
+    remains. With α-entmax the remaining weights are only rescaled, so the result is exact only for
+    edges with a weight of 0.
 
     Example:
         >>> import torch
@@ -77,10 +67,8 @@ def effects_left_out(
     gradient: Tensor,
     **options: Unpack[AttendOptions],
 ) -> Tensor:
-    r"""Compute :math:`\langle g_i,\; o_{i,-j} - o_i \rangle` for each edge and head.
-
-    For the gradient g of a score, this is the first-order change of the score if the edge is left
-    out. No tensor ``[E, H, Dv]`` is held in memory.
+    r"""Return :math:`\langle g_i,\; o_{i,-j} - o_i \rangle` for each edge and head, the first-order
+    change of a score with gradient g, without a tensor ``[E, H, Dv]``.
     """
     weights, out, masked = _outputs(query, key, value, graph, options)
     along = _along(gradient, value, graph, options)
@@ -129,10 +117,7 @@ def effects_of_aggregation(
 def _effects_of_extremes(
     value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, gradient: Tensor
 ) -> Tensor:
-    """Compute :func:`effects_of_aggregation` for a maximum or minimum.
-
-    Only the edge with the extreme value of a target has an effect, and none if several are equal.
-    """
+    """Compute :func:`effects_of_aggregation` for a maximum or minimum that no other edge equals."""
     message = value.index_select(-3, graph.source)
     if weight is not None:
         message = message * weight[..., None]

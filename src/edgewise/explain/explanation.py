@@ -24,15 +24,13 @@ class Explanation:
 
     Attributes:
         recorded: weights of each layer.
-        labels: names of the nodes: tokens, atoms, patches or node ids. In a pair of sequences, the
-            tokens of the source.
+        labels: names of the nodes: tokens (of the source), atoms, patches or node ids.
         kind: kind of the input.
         positions: coordinates ``[N, 2]`` of the nodes, or ``None``.
-        answer: prediction as text; empty for a model that is not part of a run.
+        answer: prediction as text; empty without a run.
         target_labels: in a pair of sequences, the tokens of the target.
-        details: further objects by name: ``"image"``, the input ``[C, H, W]``; ``"patches"``, the
-            number of patches of the image, which are the last nodes; ``"smiles"`` and ``"bonds"``,
-            pairs of atoms, of a molecule; ``"node"``, the index of the node that is explained.
+        details: ``"image"``, the input ``[C, H, W]``; ``"patches"``, their number; ``"smiles"`` and
+            ``"bonds"``, pairs of atoms; ``"node"``, the index of the explained node.
     """
 
     recorded: Recorded
@@ -44,11 +42,7 @@ class Explanation:
     details: dict[str, Any] = field(default_factory=dict)
 
     def labels_of(self, layer: LayerRecord) -> tuple[list[str], list[str]]:
-        """Return the names of the targets and of the sources of a layer.
-
-        Nodes that the model adds, such as a class token, are named by their number, and the only
-        target of a readout is called "whole graph" or "whole molecule".
-        """
+        """Return the names, or numbers, of the targets and of the sources of a layer."""
         targets, sources = layer.graph.num_targets, layer.graph.num_sources
         target = source = self.labels
         if self.kind == "pair of sequences" and "decoder" in layer.module:
@@ -92,9 +86,9 @@ def explanation(
         model: a run of :func:`edgewise.load`, or a model.
         inputs: one input of the run, such as a sentence; for a model, the arguments of its call as
             a tuple or dict.
-        labels: names of the nodes; for a run, they are found by default.
+        labels: names of the nodes; by default those of the run.
         positions: coordinates ``[N, 2]`` of the nodes.
-        kind: kind of the input, such as ``"graph"``, to override the detected kind.
+        kind: kind of the input, such as ``"graph"``; detected by default.
         recording: further arguments of :func:`edgewise.explain.record`.
 
     Raises:
@@ -158,10 +152,7 @@ def explain_pixels(
 
 
 def node_names(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
-    """Return a name for each of the ``count`` nodes of a layer.
-
-    Nodes without a label are named by their number; if there are more labels than nodes, all are.
-    """
+    """Return a name for each node of a layer: the labels, or numbers if they are not as many."""
     if len(labels) == count:
         return list(labels)
     side = math.isqrt(count)
@@ -182,10 +173,7 @@ def patch_labels(rows: int, columns: int) -> list[str]:
 
 
 def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
-    """Return the coordinates ``[N, 2]`` of image patches, and of a class token if there is one.
-
-    The result is ``None`` if neither N nor N - 1 patches fill a grid, which is a square by default.
-    """
+    """Return coordinates ``[N, 2]`` of image patches and a class token; None without a grid."""
     side = math.isqrt(count)
     rows, columns = (side, side) if columns is None else (count // columns, columns)
     if not columns or count - rows * columns not in (0, 1):

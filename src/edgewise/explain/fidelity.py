@@ -14,11 +14,9 @@ from edgewise.explain.attribution import Case, Contributions, listed, named_pair
 class Fidelity:
     """Change of a prediction if parts are deleted, in probability or in units of the property.
 
-    The named parts are those that an attribution names as the most important ones.
-
     Attributes:
-        plus: Fid+, the change if the named parts are deleted; higher is better.
-        minus: Fid-, the change if all other parts are deleted; lower is better.
+        plus: Fid+, the change without the named (most important) parts; higher is better.
+        minus: Fid-, the change without all other parts; lower is better.
         parts: number of named parts.
         of: number of all parts that could be named.
     """
@@ -39,17 +37,8 @@ def fidelity(
 ) -> Fidelity | None:
     """Measure Fid+ and Fid- of an attribution (Amara et al., GraphFramEx, 2022).
 
-    Args:
-        case: the answer.
-        scores: contributions of members or, if the case has ``by_edge``, of edges.
-        fraction: fraction of the parts that are named, at least one part.
-        most: maximum number of named parts.
-        random: generator that chooses the named parts at random, as a baseline; ``None`` names the
-            parts with the highest contributions.
-
-    Returns:
-        The fidelity, or ``None`` for a case of fewer than two parts.
-
+    The named parts are the ``fraction`` of highest contribution, at least one and at most ``most``,
+    or random parts as a baseline. The result is None for a case of fewer than two parts.
     """
     if case.by_edge:
         indices = named_pairs(case, scores.pairs)

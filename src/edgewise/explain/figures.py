@@ -48,12 +48,7 @@ def draw_head(
 ) -> Figure:
     """Draw the weights of a head as a matrix and, if the nodes have positions, on the graph.
 
-    Args:
-        explanation: an explanation, or recorded weights without names of nodes.
-        layer: index or name of the layer.
-        head: the head; the mean over recorded heads by default.
-        member: index of an example in the batch.
-        path: file to which the figure is saved.
+    Without ``head``, draw the mean over the recorded heads; ``member`` is an example of the batch.
 
     Raises:
         ArgumentError: the layer, head or member does not exist.
@@ -93,12 +88,6 @@ def draw_heads(
     path: str | Path | None = None,
 ) -> Figure:
     """Draw the matrices of all heads: a row for each layer and a column for each head.
-
-    Args:
-        explanation: an explanation, or recorded weights.
-        layers: indices or names of the layers; all by default.
-        member: index of an example in the batch.
-        path: file to which the figure is saved.
 
     Example:
         >>> import torch
@@ -140,11 +129,7 @@ def draw_rollout(
 ) -> Figure:
     """Draw attention rollout from the input to each layer (Abnar and Zuidema, 2020).
 
-    Args:
-        explanation: an explanation, or recorded weights.
-        layers: see :meth:`Recorded.rollout`.
-        member: index of an example in the batch.
-        path: file to which the figure is saved.
+    For ``layers``, see :meth:`Recorded.rollout`.
 
     Example:
         >>> import torch
@@ -190,14 +175,9 @@ def draw_statistics(
 ) -> Figure:
     """Draw statistics of all heads: a row for each layer and a column for each head.
 
-    Heads of pruned layers keep their numbers; removed heads are blank.
-
-    Args:
-        recorded: recorded weights.
-        importance: importance of the heads by layer, of :func:`edgewise.explain.importance`.
-        ordered: whether the nodes have an order. If not, distances and the weight of the first node
-            mean nothing and are not drawn.
-        path: file to which the figure is saved.
+    Heads of pruned layers keep their numbers. ``importance`` is that of
+    :func:`edgewise.explain.importance`. Unless the nodes are ``ordered``, distances and the weight
+    of the first node are not drawn.
 
     Raises:
         ArgumentError: ``importance`` has more heads of a layer than were recorded.
@@ -307,10 +287,7 @@ def _weights(record: LayerRecord, head: int | None, member: int) -> Tensor:
 
 
 def _matrix(record: LayerRecord, weights: Tensor) -> Tensor:
-    """Return the weights ``[K]`` of the recorded edges as a matrix of targets and sources.
-
-    It has NaN where there is no edge. If there are many nodes, an entry is the mean of several.
-    """
+    """Return weights ``[K]`` as a matrix (of means, if large), NaN where there is no edge."""
     source, target = record.edge_index.cpu()
     num_targets, num_sources = record.graph.num_targets, record.graph.num_sources
     rows, columns = min(num_targets, MAX_PIXELS), min(num_sources, MAX_PIXELS)

@@ -28,9 +28,7 @@ HUB_FACTOR = 4.0
 def masked_heads(model: Any, heads: Heads) -> Iterator[None]:
     """Multiply the outputs of some heads by 0 within the ``with`` block.
 
-    Args:
-        model: a model, or a run of :func:`edgewise.load`.
-        heads: heads of each layer, as ``{layer: numbers}``; see :func:`prune`.
+    ``heads`` is ``{layer: numbers}``; see :func:`prune`.
 
     Raises:
         ArgumentError: a layer does not exist, or the model calls a layer that has no such head.
@@ -66,20 +64,16 @@ def importance(
 ) -> dict[str, Tensor]:
     r"""Return the importance of the heads of each layer, as ``{layer name: [H]}``.
 
-    The H heads of a pruned layer are the remaining heads, in the order of
-    :func:`layers_with_heads`.
+    ``model`` is a run of :func:`edgewise.load`, or a model with ``batches`` and a function ``loss``
+    of model and batch. At most ``max_batches`` are used, spread evenly over the ``split`` of a run.
+    The heads of a pruned layer are those of :func:`layers_with_heads`.
 
     Args:
-        model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
-        batches: batches for ``loss``.
-        loss: function from model and batch to the mean loss.
         by: ``"gradient"``: :math:`E |\partial L / \partial \xi_h|`, where :math:`\xi_h = 1`
-            multiplies the output of the head (Michel et al., 2019); the expectation is over batches
-            (in the paper over examples, that is, batches of one). ``"gain"``: the sum over edges of
-            :math:`|\partial L / \partial g_{ij}|`, where :math:`g_{ij} = 1` multiplies the score.
-            ``"leaving_out"``: the increase of the loss without the head.
-        split: for a run: ``"train"``, ``"val"`` or ``"test"``.
-        max_batches: number of batches to use; those of a run are spread evenly over the split.
+            multiplies the output of the head, over batches (in the paper over examples; Michel et
+            al., 2019). ``"gain"``: the sum over edges of :math:`|\partial L / \partial g_{ij}|`,
+            where :math:`g_{ij} = 1` multiplies the score. ``"leaving_out"``: the increase of the
+            loss without the head.
 
     Raises:
         ArgumentError: the model computes no attention.
@@ -151,10 +145,7 @@ def _mask(name: str, numbers: Sequence[int], heads: Iterable[int]) -> Tensor:
 
 
 class _Gates(NamedInterceptor):
-    """Interceptor that multiplies the output of each head by a factor.
-
-    ``make`` returns the factors ``[H]`` for the name of a layer and the numbers of its heads.
-    """
+    """Interceptor that multiplies head outputs by ``make(layer, head numbers)`` ``[H]``."""
 
     def __init__(self, make: Callable[[str, Sequence[int]], Tensor]) -> None:
         super().__init__()
@@ -227,9 +218,8 @@ class HeadStatistics:
         layer: name of the layer.
         heads: numbers of the heads, before any pruning.
         entropy: entropy of the weights of a target, in nats.
-        relative_entropy: entropy divided by that of equal weights, from 0 to 1.
-        distance: distance between target and source, by index or, on a grid, by position. NaN in
-            cross-attention.
+        relative_entropy: entropy divided by that of equal weights.
+        distance: distance of target and source, by index or in a grid; NaN in cross-attention.
         own: weight of the edge from a target to itself. NaN in cross-attention.
         first: weight of the first source of each text.
         hubs: weight of sources that receive more than 4 times the mean weight in their text.
@@ -332,24 +322,16 @@ def _distance(graph: Graph, source: Tensor, target: Tensor) -> Tensor:
 class Observations:
     """Counts for three observations about a trained encoder.
 
-    Most weights are near zero, many other weights are local, and a few nodes are global.
-
-    Weights are compared with the equal weight, 1 / the in-degree of the target, because texts have
-    different lengths.
+    Many weights are near zero, many others are local, and a few nodes are global. Weights are
+    compared with the equal weight, 1 / the in-degree of the target.
 
     Attributes:
         near_zero: fraction of all weights below ``small`` times the equal weight.
-        local: of the weights that are not near zero, the fraction between nodes at a distance of at
-            most ``window``.
-        local_edges: fraction of edges at a distance of at most ``window``: the value of ``local``
-            if all weights were equal.
-        global_nodes: mean number of global nodes in a text, averaged over heads. A node is global
-            if at least 90 % of the targets that can attend to it give it ``large`` times the equal
-            weight or more.
+        local: of the other weights, the fraction at a distance of at most ``window``.
+        local_edges: fraction of edges at such a distance: the value of ``local`` for equal weights.
+        global_nodes: mean number, over texts and heads, of nodes to which at least 90 % of the
+            targets give ``large`` times the equal weight.
         nodes: mean number of nodes in a text.
-        small: weights below this multiple of the equal weight count as near zero.
-        window: distance up to which a weight counts as local.
-        large: multiple of the equal weight that a global node receives.
     """
 
     near_zero: float
@@ -374,10 +356,9 @@ class Observations:
 def observations(
     recorded: Recorded, *, small: float = 0.1, window: int = 2, large: float = 2.0
 ) -> Observations:
-    """Count the three observations: near-zero weights, local weights, and global nodes.
+    """Count the three :class:`Observations`; only self-attention is counted.
 
     Args:
-        recorded: recorded weights. Only self-attention is counted.
         small: weights below this multiple of the equal weight count as near zero.
         window: distance up to which a weight counts as local.
         large: multiple of the equal weight that a global node receives from 90 % of the targets.

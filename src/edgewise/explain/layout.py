@@ -18,11 +18,7 @@ REPELLED = 12
 def force_layout(
     source: NDArray[Any], target: NDArray[Any], count: int, seed: int = 0
 ) -> NDArray[np.float32]:
-    """Return coordinates of nodes, ``[count, 2]``, in which neighbours are near each other.
-
-    Random coordinates are smoothed over the edges, which approximates a spectral layout. Then
-    edges attract their ends, and each node is repelled by random nodes, as in UMAP.
-    """
+    """Return coordinates ``[count, 2]`` in which neighbours are near each other, as in UMAP."""
     generator = torch.Generator().manual_seed(seed)
     keys = np.unique(np.minimum(source, target) * count + np.maximum(source, target))
     ends = torch.from_numpy(np.stack([keys // count, keys % count]))

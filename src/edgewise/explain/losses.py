@@ -54,10 +54,8 @@ def losses_of(
     split: str = "val",
     max_batches: int | None = None,
 ) -> Losses:
-    """Return the losses of a run on its data, or of a model on given batches.
-
-    At most ``max_batches`` are used. Those of a run are spread evenly over the split, because its
-    batches can be sorted by length. Of given batches, the first are used.
+    """Return losses on batches spread evenly over the split of a run, or on the first batches
+    given.
     """
     if max_batches is not None:
         check_range("max_batches", max_batches, "omit max_batches to use all batches", least=1)
@@ -103,11 +101,7 @@ def recorded_batch(
 ) -> Recorded:
     """Record the attention weights of a run on one batch of its data, the middle one.
 
-    Args:
-        model: a run of :func:`edgewise.load`, or a model with ``batches`` and ``loss``.
-        batches: batches for ``loss``.
-        loss: function from model and batch to the mean loss.
-        split: for a run: ``"train"``, ``"val"`` or ``"test"``.
+    The arguments are those of :func:`importance`.
 
     Raises:
         ArgumentError: the model computes no attention.

@@ -81,10 +81,7 @@ def naming_the_run(
     expected: str = "a run whose model computes attention",
     remedy: str = "choose a run of a Transformer or of a graph network with attention",
 ) -> Iterator[None]:
-    """Report an error about the model of a run as an error about the run.
-
-    The remedies for models are instructions for Python, which do not help on the command line.
-    """
+    """Report an error about the model of a run as one about the run."""
     try:
         yield
     except ArgumentError as error:
@@ -138,11 +135,7 @@ def numbered_layer(number: int, names: Sequence[str], argument: str) -> str:
 
 
 def head_positions(heads: Iterable[int], numbers: Sequence[int], name: str) -> list[int]:
-    """Return the positions of heads among the remaining heads ``numbers`` of the layer ``name``.
-
-    Raises:
-        ArgumentError: the layer has no such head.
-    """
+    """Return the positions of heads among the remaining heads ``numbers`` of the layer ``name``."""
     heads, positions = list(heads), {number: i for i, number in enumerate(numbers)}
     wrong = [head for head in heads if _integer(head) not in positions]
     if wrong:

@@ -61,18 +61,9 @@ def write_page(
 ) -> Path:
     """Write an explanation as one HTML file, which needs no network and no server.
 
-    The page shows all weights of a small model. For a large model, it has the strongest 100,000
-    edges, the weights of at least four heads and an overview of all heads, and states what is
-    omitted.
-
-    Args:
-        explanation: an :class:`edgewise.explain.Explanation`.
-        path: file to write.
-        heads: pairs (layer name, head number) of the heads whose weights are in the page, if not
-            all heads fit; by default the heads with the lowest entropy.
-
-    Returns:
-        The path.
+    For a large model, the page has the strongest 100,000 edges, the weights of at least four
+    ``heads``, pairs (layer name, head number), by default those with the lowest entropy, and an
+    overview of all heads, and states what is omitted.
 
     Raises:
         ArgumentError: a head is not recorded, or there are no layers.
@@ -99,12 +90,7 @@ def html_page(explanation: Explanation, *, heads: Sequence[tuple[str, int]] | No
 
 
 def notebook_frame(explanation: Explanation, height: int = 640) -> str:
-    """Return the page as the HTML of an iframe, for notebooks.
-
-    Args:
-        explanation: the explanation that the page shows.
-        height: height of the iframe, in pixels.
-    """
+    """Return the page as the HTML of an iframe, for notebooks."""
     page = escape(html_page(explanation), quote=True)
     style = f"width:100%;height:{height}px;border:0"
     return (
@@ -131,10 +117,8 @@ class _Layer:
 
 @dataclass
 class _Edges:
-    """Edges of one or several layers, sorted by target, then by source.
-
-    ``order`` is the index of each edge in the recorded graph, ``rows`` and ``columns`` are indices
-    in ``_Page.sides``, and ``kept`` are the edges in the page, or ``None`` for all.
+    """Edges of one or several layers, sorted by target, then by source: their indices ``order`` in
+    the recorded graph, ``rows`` and ``columns`` in ``_Page.sides``, and ``kept`` if not all.
     """
 
     source: NDArray[np.int64]
@@ -638,10 +622,7 @@ class _Page:
 
 
 def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Return the sorted indices of the ``most`` edges with the largest weights.
-
-    The targets are sorted, and the edge with the largest weight of each target is preferred.
-    """
+    """Return the sorted indices of the ``most`` strongest edges, first one of each target."""
     if len(weights) <= most:
         return np.arange(len(weights))
     starts = np.flatnonzero(np.diff(target, prepend=-1))
@@ -670,12 +651,7 @@ def _spacing(coordinates: NDArray[np.float64]) -> float:
 def _thumbnails(
     group: _Edges, weights: NDArray[np.float32], unit: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.uint8], int, int]:
-    """Return a small grey picture of the weights of each head.
-
-    A pixel is a sum of weights. The axes are targets and sources or, if all edges are short,
-    targets and offsets from target to source. If the nodes have coordinates, a pixel shows the
-    weight that the nodes at this place receive. The pixels come with the width and the height.
-    """
+    """Return grey pictures of the weights by target and source, offset or coordinates."""
     offset = group.source - group.target
     most = int(np.abs(offset).max(initial=0))
     if unit is not None:

@@ -30,21 +30,17 @@ Heads = (
 
 
 def prune(model: M, heads: Heads) -> M:
-    """Remove attention heads from a model, in place.
+    """Remove attention heads from a model, in place, and return it.
 
-    The rows of the query, key and value projections and the columns of the output projection are
-    removed. The outputs are those of the model with these heads multiplied by 0.
+    The outputs are those of the model with these heads multiplied by 0.
 
     Args:
         model: a model with layers of :class:`edgewise.layers.MultiHeadAttention`, a
             ``transformers`` model (BERT, RoBERTa, DistilBERT, ViT, GPT-2, Llama, BART and others
             with the same projections), or a run of :func:`edgewise.load`.
-        heads: heads to remove from each layer, as ``{layer: numbers}``. A layer is a name, or a
-            number: in a run that of `edgewise heads`, in a model the position in
-            :func:`layers_with_heads`. Heads keep the numbers that they had before any pruning.
-
-    Returns:
-        The model.
+        heads: heads to remove, as ``{layer: numbers}``. A layer is a name or a number: in a run
+            that of `edgewise heads`, in a model the position in :func:`layers_with_heads`. Heads
+            keep the numbers that they had before any pruning.
 
     Raises:
         ArgumentError: a layer or head does not exist, a layer would be left without heads, its
@@ -65,10 +61,7 @@ def prune(model: M, heads: Heads) -> M:
 def remaining_heads(
     model: Any, heads: Heads, names: Sequence[str] | None = None
 ) -> dict[str, list[int]]:
-    """Return the heads that :func:`prune` would keep in the layers of ``heads``, by layer name.
-
-    ``names`` are the names of all layers in the order of their numbers, if they are known.
-    """
+    """Return by layer name the heads that :func:`prune` would keep in the layers of ``heads``."""
     layers = layers_with_heads(model)
     with naming_the_run(
         model,
@@ -143,13 +136,10 @@ def least_important(
     The most important head of each layer is never returned, so large fractions may not be reached.
 
     Args:
-        importance: importance ``[H]`` of the heads of each layer, such as the result of
-            :func:`importance`.
-        fraction: fraction of all heads to return, rounded up to a whole number of heads.
-        layers: numbers of the heads of each layer that can be removed, the result of
-            :func:`layers_with_heads`.
-        normalise: whether to divide the importance by its Euclidean norm in each layer, as Michel
-            et al. (2019) do for gradients.
+        importance: importance ``[H]`` of the heads of each layer; see :func:`importance`.
+        fraction: fraction of all heads to return, rounded up.
+        layers: heads that can be removed; see :func:`layers_with_heads`.
+        normalise: divide by the Euclidean norm in each layer (Michel et al., 2019).
 
     Example:
         >>> import torch

@@ -42,19 +42,15 @@ class LayerRecord:
     """Weights of one attention call.
 
     Attributes:
-        name: dotted name of the module that made the call, such as
-            ``"backbone.stack.layers.0.attention"``. The names of further calls of a module end in
-            "#2", "#3", …
-        graph: graph of the call, with its numbers of targets and sources.
+        name: name of the module, such as ``"backbone.stack.layers.0.attention"``; "#2", "#3", …
+            follow for its further calls.
         weights: ``[..., E, H]`` in the order of ``graph.edge_index``, detached, before dropout. If
             ``edges`` is given, ``[..., K, H]`` for these K edges.
-        heads: numbers of the recorded heads. Heads of a pruned layer keep the numbers that they had
-            before pruning.
+        heads: numbers of the recorded heads, before any pruning.
         edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
         kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` whose
-            output the model itself combines with that of other calls (Reformer), so that its
-            weights sum to 1 within the call; or ``"aggregation"`` for the weights of
-            :func:`edgewise.aggregate`, which may not be the result of a softmax (GCN, MoNet,
+            output the model itself combines with others (Reformer); or ``"aggregation"`` for the
+            weights of :func:`edgewise.aggregate`, which may not be those of a softmax (GCN, MoNet,
             LightConv).
         is_cross: whether the module is a layer of cross-attention.
 
@@ -105,11 +101,7 @@ class LayerRecord:
         return self.weights[..., self.position(head)]
 
     def position(self, head: int) -> int:
-        """Return the index of a head in the last dimension of ``weights``.
-
-        Args:
-            head: number of the head, before any pruning.
-        """
+        """Return the index in ``weights`` of a head, numbered as before any pruning."""
         if head in self.heads:
             return self.heads.index(head)
         raise ArgumentError(
@@ -128,9 +120,8 @@ class Recorded:
     """Attention weights of the calls of a model, in the order of the calls.
 
     Attributes:
-        layers: list of :class:`LayerRecord`.
-        modules: names of the modules that made calls, recorded or not, in the order of their first
-            calls. Commands, pages and figures number the layers in this order.
+        modules: names of the modules that made calls, in the order of their first calls, by which
+            commands, pages and figures number the layers.
 
     Example:
         >>> import torch
@@ -166,11 +157,7 @@ class Recorded:
         return iter(self.layers)
 
     def __getitem__(self, layer: int | str) -> LayerRecord:
-        """Return a layer by its index or name.
-
-        Raises:
-            ArgumentError: there is no such layer.
-        """
+        """Return a layer by its index or name."""
         if isinstance(layer, str):
             if layer not in self.names:
                 raise unknown_name("layer", layer, self.names)
@@ -189,19 +176,17 @@ class Recorded:
     def rollout(
         self, layers: str | int | Sequence[str | int] | None = None, residual: float = 0.5
     ) -> Tensor:
-        """Compute attention rollout (Abnar and Zuidema, 2020): weights multiplied over layers.
+        """Return attention rollout ``[..., N, N]``: the weight of input j in output i.
 
-        The heads of a layer are averaged, and the residual connection is added.
+        The weights, averaged over heads plus the ``residual``, are multiplied over layers (Abnar
+        and Zuidema, 2020). For more than 4,096 nodes, the result is sparse, without batch
+        dimensions.
 
         Args:
             layers: numbers or names of layers, or names of modules that contain them, such as
                 ``"encoder"``. All layers by default, without ``"aggregation"`` if there is any
                 attention.
             residual: weight of the residual connection.
-
-        Returns:
-            ``[..., N, N]``: entry (i, j) is the weight of input j in output i. For more than 4,096
-            nodes, a sparse tensor, without batch dimensions.
 
         Raises:
             ArgumentError: the layers do not share one set of nodes, or edges are left out.
@@ -233,27 +218,24 @@ def record(
 ) -> Iterator[Recorded]:
     """Record the attention weights of every call of a model within the ``with`` block.
 
-    Recording does not change the outputs, gradients and random numbers of the model. The model may
-    be an Edgewise model, a model with layers of :mod:`edgewise.interop.pyg`, or a ``transformers``
-    model on the ``"edgewise"`` attention; its code need not be changed.
+    Outputs, gradients and random numbers do not change. The model may be an Edgewise model or run,
+    a model with layers of :mod:`edgewise.interop.pyg`, or a ``transformers`` model on the
+    ``"edgewise"`` attention.
 
     These calls are recorded: :func:`edgewise.attend`, :func:`edgewise.aggregate` with ``weight``,
-    and :func:`edgewise.attend_with_lse`. Several calls of the last one become one layer if
-    :func:`edgewise.merge_attention` combines their outputs. Longformer makes two calls for a layer:
-    the second call has the weights of the hubs (global tokens), which replace the rows of the hubs
-    in the first call. Reformer merges hash rounds without :func:`edgewise.merge_attention`, so the
-    rounds are recorded separately. For a model without any weights, such as GIN and GraphSAGE, the
-    sums and means over its nodes are recorded, with weights of 1, or of 1 / in-degree for means.
-    Compiled code (``torch.compile``) is not recorded.
+    and :func:`edgewise.attend_with_lse`, whose calls become one layer if
+    :func:`edgewise.merge_attention` combines their outputs. (Longformer makes a second call with
+    the weights of the hubs; the hash rounds of Reformer are separate.) For a model without any
+    weights, such as GIN, the sums and means over its nodes are recorded, with weights of 1 or 1 /
+    in-degree. Compiled code (``torch.compile``) is not recorded.
 
     Args:
-        model: the model, or a run of :func:`edgewise.load`.
-        layers: numbers or names of layers, or names of modules that contain them. All layers by
-            default. Layers have the numbers of `edgewise heads`.
-        heads: numbers of recorded heads, before any pruning; all heads by default.
-        targets: indices of target nodes whose edges are recorded; all targets by default.
-        max_edges: maximum number of edges to record for a call, over all examples of a batch. If a
-            call has more, only the edges of evenly spaced targets are recorded, with a warning.
+        layers: numbers (of `edgewise heads`) or names of layers, or names of modules that contain
+            them; all by default.
+        heads: numbers of recorded heads, before any pruning; all by default.
+        targets: target nodes whose edges are recorded; all by default.
+        max_edges: maximum number of edges per call, over all examples of a batch. Of more, only the
+            edges of evenly spaced targets are recorded, with a warning.
 
     Yields:
         A :class:`Recorded`, to which each call adds a layer.
@@ -510,10 +492,7 @@ def _spread(degree: Tensor, most: int) -> Tensor:
 
 
 def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
-    """Merge the weights of attention calls over parts of one graph; equal edges are added.
-
-    ``lses`` are the log-sum-exps of each call, and ``total`` is that over all calls.
-    """
+    """Merge attention weights over parts of a graph by log-sum-exps; equal edges are added."""
     with torch.no_grad():
         graph, heads = layers[0].graph, layers[0].heads
         keys, weights = [], []

@@ -27,10 +27,7 @@ def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:
 
 
 class Removal(Interceptor):
-    """Interceptor that removes edges from all attention and aggregation calls.
-
-    It removes all edges from the members of a mask ``[M]``, and between the pairs ``[2, P]``.
-    """
+    """Interceptor that removes edges from members (mask ``[M]``) and between pairs ``[2, P]``."""
 
     def __init__(self, case: Case, members: Tensor | None, pairs: Tensor | None) -> None:
         self.case, self.members = case, members
@@ -81,10 +78,7 @@ class Removal(Interceptor):
 
 
 def remaining(graph: Graph) -> Graph:
-    """Return a graph without the edges that the active :class:`Removal` removes.
-
-    Scores that read the graph themselves use it, such as a count of common neighbours.
-    """
+    """Return a graph without the removed edges, for scores that read the graph themselves."""
     for active in ACTIVE.get():
         if isinstance(active, Removal):
             edges = active.remaining_edges(graph)
@@ -114,10 +108,8 @@ def edges_around(graph: Graph, nodes: Tensor) -> Tensor:
 
 
 class ReceptiveField:
-    """Edges of a large graph that a prediction depends on, with the outputs of the whole graph.
-
-    For each recorded call, ``edges`` are the edges into the nodes whose output in this call affects
-    the score, and ``around`` those into the nodes whose output in some call affects it.
+    """Edges of a large graph that affect a prediction, and all outputs: per call the ``edges`` into
+    nodes that matter there, and those ``around`` into nodes that matter in some call.
     """
 
     def __init__(self, case: Case, steps: list[Step]) -> None:
@@ -147,19 +139,14 @@ class ReceptiveField:
         return torch.stack([every // count, every % count])
 
     def without(self, pairs: Tensor) -> Tensor:
-        """Compute the scores ``[C]`` without edges, which are pairs of member indices ``[2, P]``.
-
-        Only the outputs that change are computed; the others are those of the whole graph.
-        """
+        """Compute the scores ``[C]`` without pairs ``[2, P]``, from the outputs that change."""
         with torch.no_grad(), intercepting(_LocalRemoval(self, pairs)):
             return self.case.score()
 
 
 def receptive_field(case: Case) -> ReceptiveField | None:
-    """Return the receptive field of an answer about some nodes of a large graph, or ``None``.
-
-    The result is ``None`` if nodes depend on each other outside of the recorded calls. Then the
-    score without every second edge at the nodes differs from that of the whole graph.
+    """Return the receptive field of an answer in a large graph; None if nodes depend on each other
+    outside of the recorded calls, as the score without half of the edges shows.
     """
     if not case.whole_graph or case.own is None:
         return None

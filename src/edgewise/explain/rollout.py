@@ -15,11 +15,7 @@ MAX_DENSE = 4096
 
 
 def rollout(layers: Sequence[tuple[str, Graph, Tensor, Tensor]], residual: float = 0.5) -> Tensor:
-    r"""Compute :math:`\prod_l \big(r I + (1 - r) \bar{A}_l\big)`, later layers on the left.
-
-    :math:`\bar{A}_l` is the mean over heads, with rows divided by their sums. A layer is its name,
-    graph, edges ``[2, E]`` and weights ``[..., E, H]``.
-    """
+    r"""Return :math:`\prod_l (r I + (1 - r) \bar{A}_l)` of layers (name, graph, edges, weights)."""
     check_range("residual", residual, "choose for example 0.5", least=0, most=1)
     sizes = [(graph.num_targets, graph.num_sources) for _, graph, _, _ in layers]
     if not layers or len(set(sizes)) > 1 or sizes[0][0] != sizes[0][1]:

@@ -33,11 +33,10 @@ def batch(
     """Pack several graphs into one block-diagonal graph, without padding.
 
     Args:
-        graph: a sequence of graphs; or one pattern, of which each graph of the batch is a copy
-            with its own number of nodes.
-        sizes: number of target nodes of each graph in the batch; only with a pattern.
-        source_sizes: number of source nodes of each graph, for cross-attention; only with a
-            pattern. Default: ``sizes``.
+        graph: a sequence of graphs, or one pattern, which each graph of the batch is a copy of.
+        sizes: number of target nodes of each graph; only with a pattern.
+        source_sizes: number of source nodes of each graph, by default ``sizes``; only with a
+            pattern.
 
     Raises:
         ArgumentError: a size is negative, ``sizes`` is missing for a pattern, or ``sizes`` and

@@ -30,11 +30,9 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
 
 
 def check_square(graph: Any, remedy: str) -> Graph:
-    """Return the argument if it is a graph with as many targets as sources.
+    """Return the argument if it is a graph with as many targets as sources; else raise an error.
 
-    Raises:
-        ArgumentError: the graph has different numbers of targets and sources (the message ends
-            with ``remedy``), or the argument is not a :class:`Graph`.
+    The message ends with ``remedy``.
     """
     sized = check_sized(graph)
     if sized.num_targets != sized.num_sources:
@@ -45,14 +43,12 @@ def check_square(graph: Any, remedy: str) -> Graph:
 
 
 def edges(edge_index: Tensor, num_nodes: int | tuple[int, int]) -> Edges:
-    """Return the graph of an edge list; the order of the edges and duplicates are kept.
-
-    The edges are copied, so later in-place changes of ``edge_index`` do not change the graph.
+    """Return the graph of an edge list, copied; the order of the edges and duplicates are kept.
 
     Args:
-        edge_index: integers ``[2, E]`` with sources in row 0 and targets in row 1, or PyTorch
-            Geometric's ``EdgeIndex``.
-        num_nodes: number of nodes, or ``(num_sources, num_targets)`` for a bipartite graph.
+        edge_index: integers ``[2, E]``, sources in row 0 and targets in row 1, or PyG's
+            ``EdgeIndex``.
+        num_nodes: number of nodes, or ``(num_sources, num_targets)`` of a bipartite graph.
 
     Raises:
         ArgumentError: ``edge_index`` is not a ``[2, E]`` tensor of integers, or an index is out of
@@ -110,11 +106,10 @@ def _check_range(edge_index: Tensor, num_targets: int, num_sources: int) -> None
 
 
 def from_dense(matrix: Tensor) -> Edges:
-    """Return the graph of a boolean attention mask ``[num_targets, num_sources]``.
+    """Return the graph of a boolean attention mask ``[num_targets, num_sources]``, copied.
 
-    True is an edge. The inverse is ``graph.dense()``. For a weighted adjacency matrix, pass
-    ``matrix != 0`` here, and its nonzero values as ``weight``, ``gain`` or ``bias`` of the call.
-    Later changes of the mask do not change the graph.
+    True is an edge; the inverse is ``graph.dense()``. For a weighted adjacency matrix, pass
+    ``matrix != 0``, and its nonzero values as ``weight``, ``gain`` or ``bias`` of the call.
 
     Example:
         >>> import torch

@@ -24,10 +24,8 @@ class Expand(Pattern):
     """Block-sparse attention, given by a small pattern in which each node is a block of positions.
 
     ``expand(window(1) | random(3), 64)`` lets each block of 64 positions attend to itself, both
-    neighbouring blocks and 3 random blocks. Position i is in block ``i // size``; the last block
-    may be shorter. ``blocks`` is a pattern, or a graph with one node per block; duplicate edges of
-    this graph have no effect. The edges between positions are not stored, only intervals of
-    sources.
+    neighbouring blocks and 3 random blocks. The last block may be shorter. Only intervals of
+    sources are stored. ``blocks`` may also be a graph with one node per block.
 
     Example:
         >>> from edgewise import graphs

@@ -1,12 +1,9 @@
 """Patterns for any number of nodes, graphs for a fixed number of nodes, and their operations.
 
-A :class:`Pattern` defines edges for any number of nodes, so a model can be built before the sizes
-of its inputs are known. ``pattern.bind(n)`` returns a :class:`Graph` with ``num_sources`` sources
-and ``num_targets`` targets. As in PyTorch Geometric, ``edge_index[0]`` holds the sources and
-``edge_index[1]`` the targets. A target attends to its sources.
+``pattern.bind(n)`` returns a :class:`Graph`. As in PyTorch Geometric, ``edge_index[0]`` holds the
+sources and ``edge_index[1]`` the targets. A target attends to its sources.
 
-The base classes stand here with the classes of which their operators return instances: edge lists,
-intervals, unions and the other compositions.
+The base classes stand here with the classes of which their operators return instances.
 """
 
 from __future__ import annotations
@@ -69,8 +66,7 @@ class Pattern(ABC):
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
         """Return the graph of this pattern for these numbers of nodes.
 
-        ``num_sources`` defaults to ``num_targets``. Graphs are cached (up to 64 MB for all
-        patterns together).
+        ``num_sources`` defaults to ``num_targets``. Graphs are cached (up to 64 MB in all).
 
         Raises:
             ArgumentError: the pattern is not defined for these sizes.
@@ -242,10 +238,7 @@ class Graph(Pattern):
 
     @abstractmethod
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return a boolean tensor that says which pairs are edges.
-
-        ``source`` and ``target`` are node indices; their shapes are broadcast.
-        """
+        """Return which pairs of node indices ``source`` and ``target`` (broadcast) are edges."""
 
     @abstractmethod
     def _moved(self, device: torch.device) -> Graph:
@@ -268,11 +261,7 @@ class Graph(Pattern):
 
     @property
     def parts(self) -> tuple[Graph, ...]:
-        """Graphs without common edges whose union is this graph.
-
-        Their edge lists, concatenated, are ``edge_index``. A union such as
-        ``window(2) | hubs([0])`` has several parts; most graphs have one.
-        """
+        """Graphs without common edges whose edge lists, concatenated, are ``edge_index``."""
         return (self,)
 
     @property
@@ -321,11 +310,7 @@ class Graph(Pattern):
         return Power(self, k).on_nodes_of(self)
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Graph:
-        """Return this graph itself.
-
-        Raises:
-            ArgumentError: the graph has other numbers of nodes.
-        """
+        """Return this graph itself; raise ArgumentError if it has other numbers of nodes."""
         num_sources = num_targets if num_sources is None else num_sources
         return self._build(num_targets, num_sources)
 
@@ -341,10 +326,7 @@ class Graph(Pattern):
         return self
 
     def to(self, device: torch.device | str) -> Graph:
-        """Return a copy of the graph on this device; the copy is cached.
-
-        On ``torch.device("meta")``, the copy knows the number of edges but not their indices.
-        """
+        """Return a cached copy on this device; on "meta", without the indices of the edges."""
         if device == self.device:
             return self
         device = torch.device(device)
@@ -370,10 +352,9 @@ class Graph(Pattern):
         return value
 
     def derived(self, function: Callable[[Graph], T]) -> T:
-        """Return ``function(self)``, computed once per graph.
+        """Return ``function(self)``, computed once per graph, also in code that is compiled.
 
-        Unlike :meth:`cached`, this also works in code compiled with ``torch.compile``, if
-        ``function`` is defined at module level.
+        For ``torch.compile``, ``function`` must be defined at module level.
         """
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._results:
@@ -387,10 +368,7 @@ class Graph(Pattern):
 
     @property
     def is_numbered(self) -> bool:
-        """True if the edge indices have values.
-
-        False on the device meta, and while ``torch.compile`` traces code that creates the graph.
-        """
+        """True if edge indices have values: not on "meta" or while ``torch.compile`` traces."""
         traced = torch.compiler.is_dynamo_compiling() and not _exists(self)
         return self.device.type != "meta" and not traced
 
@@ -543,9 +521,8 @@ class MetaGraph(Edges):
 class Intervals(Graph):
     """Graph in which target i attends to sources ``range(start[i], stop[i], step)``.
 
-    Full, causal, sliding-window, dilated and block attention have this form, and so have packed
-    batches of these and pooling. With n targets, the graph needs O(n) memory for any number of
-    edges, and the engines have fast kernels for it. Edges are sorted by target, then by source.
+    Full, causal, sliding-window, dilated and block attention have this form, as do packed batches
+    of these. Memory is O(n) for n targets. Edges are sorted by target, then by source.
 
     Example:
         >>> import torch
@@ -625,9 +602,9 @@ def _is_causal(graph: Graph) -> bool:
 class Runs(Graph):
     """Graph given by R intervals ("runs") of sources, with any number of intervals per target.
 
-    For each r below R, target ``row[r]`` attends to ``range(start[r], stop[r], step)``. The
-    intervals of a target are disjoint, such as the random blocks of BigBird. Memory is O(R) for
-    any number of edges. Runs and edges are sorted by target, then by source.
+    Target ``row[r]`` attends to ``range(start[r], stop[r], step)``. The intervals of a target are
+    disjoint, such as the random blocks of BigBird. Memory is O(R). Runs and edges are sorted by
+    target, then by source.
 
     Example:
         >>> import torch

@@ -17,13 +17,9 @@ from edgewise.graphs.graph import Graph, Intervals, Pattern, disjoint_union
 class Hubs(Pattern):
     """Global attention: global tokens (hubs) attend to all nodes, and all nodes attend to them.
 
-    With ``is_read=False``, the hubs attend to all nodes, and other nodes attend to nothing. With
-    ``reads=False``, all nodes, including the hubs, attend to the hubs only. Longformer
-    calls attention once for each of these two graphs, with different projections; BigBird uses the
-    same projections for all edges.
-
-    ``nodes`` lists the hubs as positions among the sources, also if there are fewer targets than
-    sources. A negative position counts from the end.
+    With ``is_read=False``, only the hubs attend, to all nodes. With ``reads=False``, all nodes
+    attend to the hubs only. Longformer has different projections for these two graphs. ``nodes``
+    lists the hubs as positions among the sources; a negative position counts from the end.
 
     Example:
         >>> from edgewise import graphs

@@ -58,10 +58,9 @@ class Random(Pattern):
 class Expander(Pattern):
     """Random expander graph: the union of ``degree / 2`` random cycles through all nodes.
 
-    Each node attends to its two neighbours on each cycle, not to itself. With high probability the
-    graph is a nearly optimal expander (Friedman, 2008): a path of about log n / log(degree - 1)
-    edges joins any two of the n nodes. Duplicate edges are removed. The same seed and number of
-    nodes give the same graph on every machine.
+    With high probability the graph is a nearly optimal expander (Friedman, 2008): a path of about
+    log n / log(degree - 1) edges joins any two of the n nodes. Duplicate edges are removed. The
+    same seed and number of nodes give the same graph on every machine.
 
     Example:
         >>> from edgewise import graphs
@@ -102,10 +101,7 @@ class Expander(Pattern):
 def distinct_numbers(
     rows: int, count: int, below: int | Tensor, sample: Callable[[Any], Tensor]
 ) -> Tensor:
-    """Return integers from 0 to ``below - 1``, ``[rows, count]``, distinct within each row.
-
-    ``sample(n)`` returns an integer from 0 to n - 1 for each row, ``[rows]``.
-    """
+    """Return integers below ``below`` by ``sample(n)``, distinct per row, ``[rows, count]``."""
     # Floyd's algorithm (Bentley and Floyd, 1987) for all rows at once; its memory does not depend
     # on ``below``.
     chosen = torch.empty(rows, count, dtype=torch.long)

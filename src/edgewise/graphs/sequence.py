@@ -30,8 +30,7 @@ class Complete(Pattern):
 class Causal(Pattern):
     """Causal attention: each target attends to its own and all preceding positions.
 
-    If there are fewer targets than sources, the targets are the last positions. Decoding one token
-    with a key-value cache therefore uses one target and n sources.
+    If there are fewer targets than sources, the targets are the last positions.
 
     Example:
         >>> from edgewise import graphs

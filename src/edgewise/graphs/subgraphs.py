@@ -15,15 +15,10 @@ from edgewise.graphs.virtual import with_isolated_nodes
 
 @dataclass(frozen=True, repr=False)
 class Subgraphs(Pattern):
-    """Pattern with one extra token per subgraph, placed in front of the nodes of ``pattern``.
+    """Pattern with one token per subgraph in ``members`` in front of the nodes of ``pattern``.
 
     A subgraph is for example a ring of a molecule or a clause of a sentence. Its token and its
-    nodes attend to each other, and the token attends to itself. Subgraphs may share nodes.
-    ``virtual(subgraphs(pattern, members))`` adds a token for the whole graph in front.
-
-    Attributes:
-        pattern: pattern of the nodes without the extra tokens.
-        members: nodes of each subgraph, numbered from 0 as in ``pattern``.
+    nodes attend to each other, and the token to itself. Subgraphs may share nodes.
 
     Example:
         >>> from edgewise import graphs

@@ -1,7 +1,6 @@
 """``Pattern.bind`` in code that ``torch.compile`` traces.
 
-This module is imported during tracing only, because its use of ``torch.compiler.disable`` imports
-the compiler, which takes longer than importing PyTorch.
+Imported during tracing only: ``torch.compiler.disable`` imports the compiler, which takes long.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """User-defined patterns in expressions, such as ``mymodule:Strided(2)``.
 
-Importing a module runs its code, and an expression may come from another person's run folder.
-Therefore a module is imported only if the user has named it on the command line or in the
-environment variable EDGEWISE_IMPORT, or if it belongs to an installed plug-in. In other modules,
-only patterns that the running program has imported are used. ``sys.path`` is never changed.
+An expression may come from another person's run folder, and importing a module runs its code. A
+module is imported only if the user has named it on the command line or in EDGEWISE_IMPORT, or if it
+belongs to an installed plug-in. ``sys.path`` is never changed.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def allow(text: str) -> None:
 
 
 def find(module: str, name: str) -> Pattern | type[Pattern]:
-    """Return the ``Pattern`` object or class called ``name`` in a module.
+    """Return the ``Pattern`` object or class called ``name`` in a module that may be imported.
 
     Raises:
         ArgumentError: importing the module is not allowed or fails, or it has no such pattern.

@@ -22,8 +22,7 @@ from edgewise.graphs.graph import (
 class Virtual(Pattern):
     """Pattern with ``count`` virtual nodes in front of the nodes of ``pattern``.
 
-    Virtual nodes and all other nodes attend to each other. Examples are the class token of a vision
-    Transformer and the virtual node of a molecule.
+    Virtual nodes, such as a class token, and all other nodes attend to each other.
 
     Example:
         >>> from edgewise import graphs

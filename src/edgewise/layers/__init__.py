@@ -1,8 +1,4 @@
-"""Layers that several models share. Graph layers are called as ``layer(x, graph)``.
-
-For example, the model ``gpt`` is built from the layers of ``layers/text.py`` (embedding, backbone,
-head) and ``layers/transformer.py`` (attention, feed-forward network, residual connections).
-"""
+"""Layers that several models share. Graph layers are called as ``layer(x, graph)``."""
 
 from __future__ import annotations
 

@@ -16,12 +16,11 @@ KeyValue = tuple[Tensor, Tensor]
 class Cache:
     """Keys and values ``[B, N, H, D]`` of earlier nodes, or another state, of each layer.
 
-    With a cache, a decoding step computes attention only for the new tokens. Pass the same cache to
-    all steps: ``model(ids[:, :9], cache=cache)``, then ``model(ids[:, 9:], cache=cache)``. A cache
-    is meant for inference. In most attention layers, also those with a window graph, the cache
-    grows with the text. The layers of ``adaptive_span`` drop nodes beyond their learned spans (with
-    the graph ``causal()``). Layers that store a state, such as those of ``performer``,
-    ``transformer_xl`` and recurrent networks, need a bounded amount of memory.
+    Pass the same cache to all decoding steps: ``model(ids[:, :9], cache=cache)``, then
+    ``model(ids[:, 9:], cache=cache)``. In most attention layers, also those with a window graph,
+    the cache grows with the text. ``adaptive_span`` drops nodes beyond its learned spans (with the
+    graph ``causal()``); ``performer``, ``transformer_xl`` and recurrent networks need bounded
+    memory.
 
     Attributes:
         length: number of nodes read so far.
@@ -46,9 +45,8 @@ class Cache:
     def extended(self, layer: nn.Module, new: KeyValue) -> KeyValue:
         """Append keys and values of new nodes to those of the layer, and return all of them.
 
-        Buffers have room for twice the length, so most steps write only the new entries. With
-        gradients enabled, tensors are concatenated instead, because autograd may have saved the
-        buffer, and writing to it would change the saved values.
+        Buffers have room for twice the length. With gradients enabled, tensors are concatenated
+        instead, because autograd may have saved the buffer.
         """
         stored = self._stored.get(layer)
         if stored is not None:
@@ -77,11 +75,7 @@ class Cache:
         return step
 
     def forget(self, layer: nn.Module, reach: int) -> None:
-        """Drop the keys and values of a layer for all nodes except the last ``reach``.
-
-        Dropping copies the remaining tensors, so it happens only if more than ``2 * reach`` nodes
-        are stored.
-        """
+        """Drop the nodes of a layer before the last ``reach``, once there are twice as many."""
         stored = self._stored.get(layer)
         if stored is not None and stored[0].shape[-3] > 2 * reach:
             self._buffers.pop(layer, None)

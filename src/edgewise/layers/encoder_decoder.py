@@ -14,13 +14,11 @@ from edgewise.layers.text import LanguageModelHead, TextEmbedding
 class EncoderDecoder(nn.Module):
     """Encoder and decoder on features; the decoder attends to its input and the encoder's output.
 
-    The inputs are features, as in ``torch.nn.Transformer``: ``model(x, y)`` for source features
-    ``[B, S, width]`` and target features ``[B, T, width]``.
+    Called as ``model(x [B, S, width], y [B, T, width])``, like ``torch.nn.Transformer``.
 
     Args:
         encoder: encoder of the source, such as an :class:`edgewise.layers.Backbone`.
-        decoder: decoder of the target, whose layers have cross-attention, such as
-            :class:`edgewise.layers.DecoderLayer`.
+        decoder: decoder with cross-attention, such as :class:`edgewise.layers.DecoderLayer`.
 
     Example:
         >>> import torch
@@ -47,14 +45,7 @@ class EncoderDecoder(nn.Module):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return the states of the decoder, ``[B, T, width]``.
-
-        Args:
-            source: features of the source, ``[B, S, width]``.
-            target: features of the target, ``[B, T, width]``.
-            source_mask: ``[B, S]``, 0 at padding.
-            target_mask: ``[B, T]``, 0 at padding.
-        """
+        """Return the states ``[B, T, width]`` of the decoder; masks are 0 at padding."""
         sequences = SequenceBatch.of_features(source, source_mask)
         memory = Memory(self.encoder(source, sequences), sequences.padding_mask)
         out: Tensor = self.decoder(
@@ -106,14 +97,9 @@ class EncoderDecoderModel(nn.Module):
     ) -> Tensor:
         """Return the decoder states ``[B, T, width]``; without target ids, the encoder states.
 
-        Args:
-            input_ids: source ids ``[B, S]``, or ``[N]`` for concatenated (packed) texts.
-            attention_mask: source mask ``[B, S]``, 0 at padding.
-            decoder_input_ids: target ids ``[B, T]``, or ``[M]`` for concatenated (packed) texts.
-            decoder_attention_mask: target mask ``[B, T]``, 0 at padding.
-            sizes: number of tokens of each packed source.
-            decoder_sizes: number of tokens of each packed target.
-            graph: attention graph of the source, instead of the encoder's pattern.
+        Ids are ``[B, S]`` and ``[B, T]`` with masks that are 0 at padding, or concatenated texts
+        ``[N]`` and ``[M]`` with ``sizes`` and ``decoder_sizes``. ``graph`` replaces the encoder's
+        pattern.
         """
         memory = self.encode(input_ids, attention_mask, sizes=sizes, graph=graph)
         if decoder_input_ids is None:
@@ -129,10 +115,7 @@ class EncoderDecoderModel(nn.Module):
         positions: Tensor | None = None,
         graph: Pattern | None = None,
     ) -> Memory:
-        """Encode the source; the result is the argument ``memory`` of :meth:`decode`.
-
-        For the arguments, see :meth:`forward`; ``positions`` replace 0, 1, ... in each text.
-        """
+        """Encode the source; the result is the argument ``memory`` of :meth:`decode`."""
         sequences = SequenceBatch(input_ids, attention_mask, sizes=sizes, positions=positions)
         x = self.embedding(input_ids, sequences.positions)
         states = self.core.encoder(x, sequences, graph=graph)
@@ -151,14 +134,9 @@ class EncoderDecoderModel(nn.Module):
     ) -> Tensor:
         """Return the decoder states ``[B, T, width]`` of target ids.
 
-        Args:
-            decoder_input_ids: target ids ``[B, T]``, without ids of earlier calls with ``cache``.
-            memory: result of :meth:`encode`.
-            decoder_attention_mask: target mask, 0 at padding, with earlier ids first.
-            sizes: number of tokens of each packed target.
-            positions: positions, of the shape of the ids; by default 0, 1, ... in each text.
-            graph: attention graph of the target, instead of the decoder's pattern.
-            cache: state of earlier calls.
+        With ``cache``, the ids are those after earlier calls, and the mask includes those of
+        earlier calls. ``positions`` and ``graph`` replace 0, 1, ... in each text and the decoder's
+        pattern.
         """
         sequences = SequenceBatch(
             decoder_input_ids,

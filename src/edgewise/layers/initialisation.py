@@ -16,13 +16,8 @@ def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = Non
     """Initialise linear maps and embeddings from N(0, std²) and biases with zero (BERT, GPT).
 
     Args:
-        model: model to initialise in place.
-        std: standard deviation.
-        residual_depth: number of layers L. If given, the last map of each residual branch is scaled
-            by 1 / √(2L), so that the sum of all branches does not grow with depth (GPT-2).
-
-    Returns:
-        The model.
+        residual_depth: number of layers L; the last map of each residual branch is scaled by 1 /
+            √(2L), so that the sum of all branches does not grow with depth (GPT-2).
 
     Example:
         >>> import torch
@@ -46,9 +41,8 @@ def init_normal(model: M, *, std: float = 0.02, residual_depth: int | None = Non
 def init_xavier(model: M) -> M:
     """Initialise all matrices with ``torch.nn.init.xavier_uniform_``, as in the Transformer.
 
-    Matrices stored as one, such as query, key and value, are initialised separately, because the
-    variance depends on the size of the matrix. (``torch.nn.MultiheadAttention`` uses the size of
-    the joint matrix, which halves the variance.)
+    Matrices stored as one, such as query, key and value, are initialised separately.
+    (``torch.nn.MultiheadAttention`` uses the size of the joint matrix, which halves the variance.)
 
     Example:
         >>> import torch

@@ -14,13 +14,7 @@ from edgewise.layers.sparse import Linear
 class MessagePassing(GraphLayer):
     r"""One round of message passing, :math:`h_i' = U h_i + b + \bigoplus_{j \in N(i)} V h_j`.
 
-    The reduction ⊕ is a sum, a mean, or an elementwise maximum or minimum. The layer has no
-    non-linearity.
-
-    Args:
-        in_width: feature size of h.
-        out_width: feature size of h'.
-        reduce: reduction ⊕: ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
+    The reduction ⊕ is ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. There is no non-linearity.
 
     Example:
         >>> import torch
@@ -47,13 +41,9 @@ class MessagePassing(GraphLayer):
 def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
     r"""Return the weights of :math:`D^{-1/2} A D^{-1/2}`, ``[E]``: :math:`a_{ij} / \sqrt{d_i d_j}`.
 
-    Here :math:`d_i` is the sum of the incoming weights of node i. Edges from a node without
-    incoming edges have weight 0.
-
-    Args:
-        graph: graph with as many sources as targets.
-        weight: differentiable edge weights a, ``[E]``. By default all weights are 1, and the result
-            is in float64 and stored with the graph.
+    Here :math:`d_i` is the sum of the incoming weights of node i; edges from a node without
+    incoming edges have weight 0. ``weight`` holds the edge weights a, ``[E]``. By default all are
+    1, and the result is in float64 and stored with the graph.
 
     Example:
         >>> from edgewise import graphs, layers

@@ -15,11 +15,7 @@ LAYER_NORMALISERS = (*NORMALISERS, "learned")
 class LearnedEntmax(nn.Module):
     r"""α-entmax with a learned α for each head, :math:`\alpha_h = 1 + \sigma(a_h)`, initially 1.5.
 
-    Each head learns how sparse its weights are, between softmax and sparsemax (Correia et al.,
-    Adaptively sparse Transformers, 2019).
-
-    Args:
-        heads: number of heads H.
+    Paper: Correia et al., Adaptively sparse Transformers, 2019
 
     Example:
         >>> import torch

@@ -1,8 +1,7 @@
 """Output heads of text models: language modelling, text classification and token classification.
 
-A head maps states to logits. :class:`LanguageModel`, :class:`TextClassifier`,
-:class:`TokenClassifier` and :class:`Seq2SeqLanguageModel` combine a text model with a head; their
-input is a batch of :class:`edgewise.layers.Tokens`.
+A head maps states to logits; :class:`LanguageModel` and others combine a text model with a head,
+and are called with :class:`edgewise.layers.Tokens`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,8 @@ from edgewise.layers.transformer import activation
 class ClassificationHead(nn.Module):
     r"""Classification head :math:`W \tanh(P x_0)`, where x₀ is the pooled state of a text.
 
-    By default, x₀ is the state of the first token. P and W are linear maps.
-
     Args:
-        width: feature size of the states.
-        out_width: number of logits.
-        pool: how the states of a text are pooled to one vector; see :class:`edgewise.layers.Pool`.
+        pool: pooling of the states, by default the first token; see :class:`edgewise.layers.Pool`.
         act: name of the activation function instead of tanh.
         dropout: dropout rate before W.
 
@@ -54,12 +49,7 @@ class ClassificationHead(nn.Module):
         self.dropout, self.output = nn.Dropout(dropout), nn.Linear(width, out_width)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """Return logits ``[B, out_width]``, one row per text.
-
-        Args:
-            states: states ``[B, T, width]``, or ``[N, width]`` of concatenated texts.
-            sizes: number of tokens of each of the concatenated texts.
-        """
+        """Return logits ``[B, out_width]`` of states ``[B, T, width]`` or packed ``[N, width]``."""
         pooled = self.act(self.dense(self.pool(states, sizes)))
         logits: Tensor = self.output(self.dropout(pooled))
         return logits
@@ -69,8 +59,6 @@ class LastTokenHead(nn.Module):
     """Classification head :math:`W x_T` on the last token of a causal model (GPT).
 
     Args:
-        width: feature size of the states.
-        out_width: number of logits.
         dropout: dropout rate before W.
 
     Example:
@@ -86,12 +74,7 @@ class LastTokenHead(nn.Module):
         self.output = nn.Linear(width, out_width, bias=False)
 
     def forward(self, states: Tensor, sizes: Sizes | None = None) -> Tensor:
-        """Return logits ``[B, out_width]``, one row per text.
-
-        Args:
-            states: states ``[B, T, width]``, or ``[N, width]`` of concatenated texts.
-            sizes: number of tokens of each of the concatenated texts.
-        """
+        """Return logits ``[B, out_width]`` of states ``[B, T, width]`` or packed ``[N, width]``."""
         logits: Tensor = self.output(self.dropout(self.pool(states, sizes)))
         return logits
 
@@ -100,8 +83,6 @@ class TokenClassificationHead(nn.Sequential):
     """Token classification head: logits ``[..., T, out_width]`` from states ``[..., T, width]``.
 
     Args:
-        width: feature size of the states.
-        out_width: number of logits.
         dropout: dropout rate before the linear map.
 
     Example:
@@ -118,9 +99,6 @@ class TokenClassificationHead(nn.Sequential):
 class LanguageModel(nn.Module):
     """Language model: returns logits of the next token (causal models) or of masked tokens.
 
-    Args:
-        trunk: text model with a language model head.
-
     Example:
         >>> import torch
         >>> from edgewise import layers, models
@@ -136,12 +114,7 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Tokens, positions: Tensor | None = None, *, cache: Cache | None = None
     ) -> Tensor:
-        """Return logits ``[N, vocabulary]``, or ``[M, vocabulary]`` at ``positions``.
-
-        Args:
-            tokens: token batch.
-            positions: indices ``[M]`` among the N tokens whose logits are computed; all by default.
-            cache: state of the tokens before this batch, from earlier calls.
+        """Return logits ``[N, vocabulary]``, or ``[M, vocabulary]`` at ``positions`` ``[M]``.
 
         Raises:
             ArgumentError: ``cache`` is given to a model whose cache grows with the text.
@@ -166,15 +139,10 @@ class LanguageModel(nn.Module):
 
 
 class TextClassifier(nn.Module):
-    """Text classifier: a text model and a head that maps its states to logits of each text.
+    """Text classifier: a text model, without its language model head, and a head for each text.
 
-    Args:
-        trunk: text model; its language model head is removed.
-        head: maps the token states to logits of each text. A :class:`Pool` as head returns one
-            state vector for each text instead.
-
-    Attributes:
-        labels: class names, if a checkpoint has them.
+    With a :class:`Pool` as head, it returns one state vector for each text. ``labels`` holds class
+    names, if a checkpoint has them.
 
     Example:
         >>> import torch
@@ -200,12 +168,7 @@ class TextClassifier(nn.Module):
 class TokenClassifier(nn.Module):
     """Word classifier, such as a tagger. The state of a word is the mean state of its tokens.
 
-    Args:
-        trunk: text model; its language model head is removed.
-        head: maps states to logits of each word.
-
-    Attributes:
-        labels: class names, if a checkpoint has them.
+    ``labels`` holds class names, if a checkpoint has them.
 
     Example:
         >>> import torch
@@ -226,9 +189,7 @@ class TokenClassifier(nn.Module):
     def forward(self, tokens: Tokens, words: Sizes | None = None) -> Tensor:
         """Return logits ``[W, out_width]``, one row per word.
 
-        Args:
-            tokens: token batch.
-            words: number of tokens of each of the W words; by default each token is a word.
+        ``words`` are the numbers of tokens of the W words, by default one each.
         """
         states = tokens.states(self.trunk)
         logits: Tensor = self.head(states if words is None else self.pool(states, words))
@@ -237,9 +198,6 @@ class TokenClassifier(nn.Module):
 
 class Seq2SeqLanguageModel(nn.Module):
     """Sequence-to-sequence model: returns logits of the next target token at each position.
-
-    Args:
-        model: encoder-decoder model.
 
     Example:
         >>> import torch
@@ -269,9 +227,6 @@ class Seq2SeqLanguageModel(nn.Module):
         return self.model.logits(states)
 
     def memory(self, source: Tokens, padding: int) -> Memory:
-        """Encode the source texts, padded with the id ``padding``.
-
-        The result is the argument ``memory`` of :func:`edgewise.decoding.generate`.
-        """
+        """Encode the source texts: the ``memory`` of :func:`edgewise.decoding.generate`."""
         padded = source.padded(padding)
         return self.model.encode(padded.ids, padded.mask)

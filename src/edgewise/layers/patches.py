@@ -13,12 +13,7 @@ from edgewise._utils.errors import ArgumentError
 class PatchEmbedding(nn.Module):
     """Linear map of each square patch of an image, in raster order (Dosovitskiy et al., 2021).
 
-    Args:
-        image_size: height and width in pixels (multiples of ``patch``), or one number for square
-            images.
-        patch: side of a patch in pixels.
-        channels: number of channels C.
-        width: output feature size.
+    The height and width of images, in pixels, are multiples of ``patch``.
 
     Example:
         >>> import torch

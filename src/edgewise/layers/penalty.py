@@ -12,10 +12,9 @@ _collected: ContextVar[list[Tensor] | None] = ContextVar("penalties", default=No
 
 
 def add_penalty(penalty: Tensor) -> None:
-    """Add a scalar to the training loss of the current step.
+    """Add a scalar to the training loss of the current step, from the forward pass of a model.
 
-    Models call this function in their forward pass. Outside :func:`collect_penalties` it has no
-    effect. Reported losses exclude penalties, so that losses of different models are comparable.
+    Outside :func:`collect_penalties` it has no effect. Reported losses exclude penalties.
     """
     penalties = _collected.get()
     if penalties is not None:

@@ -66,8 +66,7 @@ def members_of(x: Tensor, batch: Membership) -> Graph:
 def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
     """Return ``graph`` for the nodes of x ``[..., N, width]``, with the size of each graph stored.
 
-    Models need the sizes if nodes attend to other nodes of their graph that are not neighbours. A
-    graph of a packed batch may already store them; otherwise they follow from ``batch``.
+    The sizes are those of the packed ``graph``, or follow from ``batch``.
 
     Raises:
         ArgumentError: ``batch`` does not assign each node to one graph, an edge joins two graphs,
@@ -138,16 +137,9 @@ class Pool(nn.Module):
         self.pool = pool
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
-        """Return one vector for each graph.
+        """Return one vector for each graph, ``[..., graphs, width]``; 0 for a graph without nodes.
 
-        Args:
-            x: node features ``[..., N, width]``.
-            batch: number of nodes of each graph of a packed batch, or the membership graph; one
-                graph by default.
-
-        Returns:
-            Features ``[..., graphs, width]``, or ``[..., width]`` if ``batch`` is None. They are
-            zero for a graph without nodes. With ``"none"``, x itself is returned.
+        Without ``batch`` the shape is ``[..., width]``; with ``"none"``, x itself is returned.
 
         Raises:
             ArgumentError: the number of nodes in ``batch`` is not N.
@@ -176,13 +168,9 @@ class AttentionPool(nn.Module):
 
     .. math:: z_b = \mathrm{attend}(q,\; K h,\; V h,\; \mathrm{members})
 
-    Here h are the node features, and members is the graph with an edge from each node to the output
-    of its graph. The query q is shared by all graphs (Li et al., Gated graph sequence neural
-    networks, 2016; Lee et al., Set Transformer, 2019).
-
-    Args:
-        width: feature size of nodes and outputs.
-        heads: number of heads, a divisor of ``width``.
+    Here members is the graph with an edge from each node to the output of its graph. All graphs
+    share q (Li et al., Gated graph sequence neural networks, 2016; Lee et al., Set Transformer,
+    2019).
 
     Example:
         >>> import torch
@@ -200,14 +188,7 @@ class AttentionPool(nn.Module):
         self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, batch: Membership = None) -> Tensor:
-        """Return one vector for each graph, ``[..., graphs, width]``; 0 for an empty graph.
-
-        Without ``batch``, the shape is ``[..., width]``.
-
-        Args:
-            x: node features ``[..., N, width]``.
-            batch: see :class:`Pool`.
-        """
+        """Return one vector for each graph, as :class:`Pool` does."""
         members = members_of(x, batch)
         query = self.query.expand(*x.shape[:-2], members.num_targets, -1, -1)
         key = self.key(x).unflatten(-1, self.query.shape)
@@ -218,9 +199,6 @@ class AttentionPool(nn.Module):
 
 class ClassToken(nn.Module):
     """Prepend a learned node (class token) to x; the result is ``[..., N + 1, width]``.
-
-    Args:
-        width: feature size of x ``[..., N, width]``.
 
     Example:
         >>> import torch
@@ -240,11 +218,7 @@ class ClassToken(nn.Module):
 
 
 class PooledNodes(GraphLayer):
-    """Pool the outputs of a node-level model to graph-level outputs.
-
-    Args:
-        nodes: node-level model, called as ``nodes(x, graph, edge_attr=...)``.
-        pool: how node outputs are pooled; see :class:`Pool`.
+    """Pool the outputs of a node-level model to graph-level outputs; see :class:`Pool`.
 
     Example:
         >>> import torch

@@ -50,10 +50,7 @@ def kept_heads(model: nn.Module) -> dict[str, list[int]]:
 
 
 def kept_groups(remaining: Sequence[int], heads: int, key_heads: int, name: str) -> list[int]:
-    """Return the indices of the key heads of the remaining query heads.
-
-    Raises ArgumentError, which names the layer, if the remaining groups have different sizes.
-    """
+    """Return the key heads of the remaining query heads, which must be equally many for each."""
     group = heads // key_heads
     counts = [sum(1 for head in remaining if head // group == key) for key in range(key_heads)]
     if len({count for count in counts if count}) > 1:

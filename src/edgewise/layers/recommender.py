@@ -42,14 +42,7 @@ class Recommender(nn.Module):
         return user @ item.t()
 
     def scores(self, z: Tensor, users: Tensor, items: Tensor, graph: Pattern) -> Tensor:  # noqa: ARG002 - for subclasses
-        """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]``.
-
-        Args:
-            z: refined embeddings in this graph.
-            users: user indices.
-            items: item indices.
-            graph: graph of the interactions.
-        """
+        """Return scores ``[B, M]`` of items ``[M]`` for users ``[B]`` from refined embeddings z."""
         return self.products(z, users, items)
 
     def forward(
@@ -57,13 +50,10 @@ class Recommender(nn.Module):
     ) -> Tensor:
         """Return scores ``[B, M]`` of M items for B users, or ``[B, K + M]`` with ``positives``.
 
-        Args:
-            users: user indices ``[B]``.
-            items: item indices ``[M]``, starting at 0.
-            graph: graph of interactions, in which items are numbered after users.
-            positives: for each user, K items that the user has chosen, ``[B, K]``, padded with -1.
-                Their scores come first, with -∞ at padding. The scores of ``items`` that are
-                positives of the user are -∞ too, so that they do not count as negatives.
+        Items are numbered after users in ``graph``, and from 0 in ``items``. ``positives``
+        ``[B, K]``, padded with -1, are items that the user has chosen: their scores come first,
+        with -∞ at padding, and are -∞ among those of ``items``, so that they do not count as
+        negatives.
         """
         z = self.embed(graph)
         if positives is None:

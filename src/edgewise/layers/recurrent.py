@@ -21,10 +21,7 @@ class RecurrentBackbone(nn.Module):
 
     Args:
         kind: ``torch.nn.RNN``, ``LSTM`` or ``GRU``.
-        width: feature size of inputs and states.
-        depth: number of layers.
-        bidirectional: whether a second network reads the sequence backwards; half of each state
-            then comes from each network.
+        bidirectional: read the sequence also backwards; each direction gives half of the state.
         dropout: dropout rate after each layer.
 
     Raises:
@@ -121,16 +118,11 @@ class RecurrentBackbone(nn.Module):
 class RecurrentModel(TextModel):
     """Recurrent language model; subclasses define the attribute ``cell`` (RNN, LSTM or GRU).
 
-    ``model.logits(states)`` gives the logits of the next token at each position. A bidirectional
-    model is for classification and tagging (Schuster and Paliwal, Bidirectional recurrent neural
-    networks, 1997).
-
     Args:
         vocab_size: number of tokens in the vocabulary.
         width: hidden size.
         depth: number of layers.
-        bidirectional: whether to read each text in both directions, with half of the hidden size
-            each.
+        bidirectional: read each text in both directions, with half of the hidden size each.
         dropout: dropout probability of the embedding and between the layers.
     """
 

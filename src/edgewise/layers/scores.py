@@ -1,7 +1,6 @@
 """Attention scores with learned parameters, for Transformer layers.
 
-Each score transforms query and key, and then applies a score of :func:`edgewise.attend` to them.
-All engines can therefore compute it, on any graph.
+Each score transforms query and key for a score of :func:`edgewise.attend`, on any engine and graph.
 """
 
 from __future__ import annotations
@@ -50,10 +49,7 @@ class Bilinear(LearnedScore):
 
 
 class TanhMLP(LearnedScore):
-    r"""Additive score of each head, :math:`s = W_2 \tanh(W_1 [q; k] + b)` (Bahdanau et al., 2015).
-
-    :math:`W_1 [q; k]` is the sum of a map of q and a map of k, so pairs are never concatenated.
-    """
+    r"""Additive score per head, :math:`s = W_2 \tanh(W_1 [q; k] + b)` (Bahdanau et al., 2015)."""
 
     def __init__(self, heads: int, width: int, hidden: int | None = None) -> None:
         super().__init__()
@@ -71,10 +67,7 @@ class TanhMLP(LearnedScore):
 
 
 class Concatenation(LearnedScore):
-    r"""Score of GAT, :math:`s = \mathrm{leaky}(a^\top [q; k])` (Veličković et al., 2018).
-
-    :math:`a^\top [q; k]` is the sum of a scalar of q and a scalar of k.
-    """
+    r"""Score of GAT, :math:`s = \mathrm{leaky}(a^\top [q; k])` (Veličković et al., 2018)."""
 
     def __init__(self, heads: int, width: int, negative_slope: float = 0.2) -> None:
         super().__init__()

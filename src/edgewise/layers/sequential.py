@@ -35,10 +35,7 @@ class GraphLayer(nn.Module):
     shares_nodes: bool = True
 
     def encodings(self) -> dict[str, nn.Module]:
-        """Return the encodings whose codes can be precomputed.
-
-        The keys are the arguments of ``forward`` that take the precomputed codes.
-        """
+        """Return the encodings whose codes can be precomputed, by argument of ``forward``."""
         return {}
 
 
@@ -48,9 +45,7 @@ def shares_nodes(model: nn.Module) -> bool:
 
 
 class GraphSequential(GraphLayer):
-    """Sequential container that passes the graph to each :class:`GraphLayer`.
-
-    All layers use the same graph. To use different graphs, call the layers directly.
+    """Sequential container that passes the same graph to each :class:`GraphLayer`.
 
     Example:
         >>> import torch
@@ -75,14 +70,7 @@ class GraphSequential(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Sizes | Graph | None = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """Return outputs ``[..., N, out_width]`` for x ``[..., N, in_width]``.
-
-        For the arguments, see :mod:`edgewise.models`.
-
-        Raises:
-            ArgumentError: ``graph`` is not a graph, or edge features are given but no layer uses
-                edge features.
-        """
+        """Return outputs ``[..., N, out_width]``; for the arguments, see :mod:`edgewise.models`."""
         check_graph(graph)
         if not self.reads_edge_attr:
             refuse_edge_attr(edge_attr)
@@ -110,8 +98,7 @@ def check_edge_attr(
 ) -> None:
     """Raise ArgumentError if edge features are not ``[E, width]`` in the dtype of ``like``.
 
-    Here E is the number of edges of ``graph``. ``None`` is accepted. With ``batched``, features
-    ``[..., E, width]`` are accepted too.
+    ``None`` is accepted, and with ``batched`` also ``[..., E, width]``.
     """
     if edge_attr is None:
         return
@@ -131,10 +118,7 @@ def check_edge_attr(
 def given_or_ones(
     edge_attr: Tensor | None, graph: Graph, width: int, like: Tensor, *, batched: bool = False
 ) -> Tensor:
-    """Check and return edge features; if they are None, return ones in the dtype of ``like``.
-
-    The arguments are those of :func:`check_edge_attr`.
-    """
+    """Return edge features, checked by :func:`check_edge_attr`; ones if they are None."""
     check_edge_attr(edge_attr, graph, width, like, batched=batched)
     return like.new_ones(graph.num_edges, width) if edge_attr is None else edge_attr
 

@@ -20,8 +20,7 @@ class Linear(nn.Linear):
     r"""``torch.nn.Linear`` that also accepts ``torch.sparse_csr`` features.
 
     Sparse features are aggregated over the graph of their nonzero entries, :math:`y_i = \sum_j
-    x_{ij} W_j + b`. The gradient of W needs the transpose of x, which is computed only once per
-    matrix x, not in every step as in ``torch.sparse``.
+    x_{ij} W_j + b`; the transpose of x, for gradients, is computed once per matrix.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -72,10 +71,7 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """``torch.nn.Dropout`` that also accepts ``torch.sparse_csr`` features.
-
-    The mask is sampled only for stored values, because dropping a zero has no effect.
-    """
+    """``torch.nn.Dropout`` that also accepts ``torch.sparse_csr`` features."""
 
     def forward(self, x: Tensor) -> Tensor:
         check_node_features(x)

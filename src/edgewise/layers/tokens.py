@@ -15,10 +15,8 @@ from edgewise.graphs.batch import Sizes
 class Tokens:
     """Token ids of a batch of texts, packed or padded; models give equal results for both.
 
-    A packed batch concatenates the texts. A padded batch has one row for each text.
-
     Attributes:
-        ids: token ids, ``[N]`` of a packed batch, or ``[B, T]`` of a padded batch.
+        ids: token ids, ``[N]`` of concatenated (packed) texts, or ``[B, T]`` of a padded batch.
         sizes: number of tokens of each text of a packed batch, ``[B]``; ``None`` if padded.
         mask: ``[B, T]``, 0 at padding; ``None`` without padding.
 

@@ -2,16 +2,15 @@
 
 Models are called in the same way for each kind of input:
 
-- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)``. ``x`` holds node features ``[...,
-  N, in_width]``, ``graph`` a graph or pattern, and ``edge_attr`` edge features ``[E, edge_width]``
-  in the order of ``graph.edge_index``; models without edge features raise an error if ``edge_attr``
-  is given. ``batch`` assigns the nodes to B graphs: it is a list of the number of nodes of each
-  graph, or, if a node belongs to several graphs, a membership graph (edges from nodes to graphs).
-  Without ``batch`` all nodes form one graph, and graph-level outputs have the shape ``[out_width]``
-  (``[1, out_width]`` in ``graph_network`` and ``molecule_transformer``). These two models also take
-  ``global_attr`` ``[B, global_width]``: features of each graph, such as the temperature of a
-  measurement. Models with learned node embeddings take ids of nodes, users or items instead of
-  ``x``.
+- **Graphs**: ``model(x, graph, *, edge_attr=None, batch=None)`` with node features ``x`` ``[...,
+  N, in_width]`` (or ids of nodes, users or items, if their embeddings are learned), a graph or
+  pattern, and edge features ``[E, edge_width]`` in the order of ``graph.edge_index``; models
+  without edge features raise an error if ``edge_attr`` is given. ``batch`` assigns the nodes to B
+  graphs: the number of nodes of each graph, or, if a node belongs to several graphs, a membership
+  graph (edges from nodes to graphs). Without ``batch`` all nodes form one graph, and graph-level
+  outputs have the shape ``[out_width]`` (``[1, out_width]`` in ``graph_network`` and
+  ``molecule_transformer``, which also take features of each graph, ``global_attr``
+  ``[B, global_width]``, such as the temperature of a measurement).
 - **Text**: ``model(input_ids, attention_mask=None)`` returns the last hidden states, and
   ``model.logits(states)`` returns logits over the vocabulary. ``input_ids`` is ``[B, T]``, or
   ``[N]`` for texts that are concatenated without padding, whose lengths are ``sizes=``. ``cache=``
@@ -214,13 +213,6 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 def about(name: str) -> dict[str, str]:
     """Return the summary of a model: its title, formula, graph, score, paper and so on.
-
-    Args:
-        name: a key of ``MODELS``.
-
-    Returns:
-        Dict with the first line of the model's module docstring as ``title``, and its entries under
-        their keys, such as ``Formula``, ``Graph``, ``Score`` and ``Paper``.
 
     Example:
         >>> from edgewise import models

@@ -50,11 +50,11 @@ class AdaptiveSpanConfig(TextConfig):
     """Arguments of :func:`adaptive_span`.
 
     Args:
-        span: max span of a head in tokens; no head attends to tokens farther away.
+        span: max span of a head in tokens, beyond which no head attends.
         ramp: number of tokens beyond a head's span over which the mask falls from 1 to 0.
         begin: initial span of each head, in tokens.
-        penalty: weight λ of the spans in the training loss (0 = none). The mean span of the heads
-            of a layer, in tokens, is summed over the layers, multiplied by λ and added to the loss.
+        penalty: weight λ in the training loss of the mean span of the heads in tokens, summed over
+            the layers (0 = none).
     """
 
     span: int = 1024
@@ -69,7 +69,6 @@ def adaptive_span(config: AdaptiveSpanConfig) -> TextModel:
     """Build a causal language model whose attention heads learn how far back they attend.
 
     The span of a head is the distance, in tokens, up to which its mask m is 1.
-    ``model.logits(states)`` gives the logits of the next token at each position.
     ``model.backbone.spans`` holds the learned spans of all layers and heads.
 
     Example:
@@ -106,24 +105,13 @@ def adaptive_span(config: AdaptiveSpanConfig) -> TextModel:
 
 
 class SpanAttention(GraphLayer):
-    r"""Multi-head attention with a learned span per head.
+    r"""Multi-head attention with a learned span z per head, at most S.
 
     .. math:: w_{ij} = \frac{m_z(|i - j|)\, e^{s_{ij}}}{\sum_k m_z(|i - k|)\, e^{s_{ik}}}, \qquad
               m_z(x) = \min(\max((R + z - x) / R, 0), 1)
 
-    The span z of a head is learned. The soft mask m is applied by adding log m to the scores. Heads
-    whose masks reach equally far (rounded up to a multiple of ``STEP`` tokens) share one attention
-    call on a window of that radius. Pairs outside the window are not computed, because their
-    weights and gradients are 0. The radius is at most the max span S, so the mask is cut off at S.
-
-    Args:
-        width: hidden size.
-        heads: number of heads; must divide ``width``.
-        rotary: rotary encoding of queries and keys.
-        span: max span S in tokens.
-        ramp: number of tokens R over which m falls from 1 to 0.
-        begin: initial span of each head in tokens.
-        dropout: dropout probability of the attention weights.
+    Heads whose masks reach equally far, rounded up to a multiple of ``STEP`` tokens, share one
+    attention call on a window of that radius.
     """
 
     def __init__(
@@ -170,14 +158,7 @@ class SpanAttention(GraphLayer):
         sequences: SequenceBatch,
         radii: Sequence[int] | None = None,
     ) -> Tensor:
-        """Return features ``[..., N, width]`` from x of the same shape.
-
-        Args:
-            x: features.
-            graph: attention graph; edges beyond a head's window are dropped.
-            sequences: padding, packing, positions and cache of the batch.
-            radii: window radius of each head in tokens, from :func:`radii_of` (None = compute it).
-        """
+        """Return features ``[..., N, width]`` from x of the same shape."""
         # An optimizer step may have moved the parameter out of [0, 1], so clamp it.
         if self.training:
             # Change .data, because autograd may have saved the parameter.
@@ -218,13 +199,7 @@ class SpanAttention(GraphLayer):
 
 
 def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
-    """Return the window radius of each head of each layer, rounded up to a multiple of ``STEP``.
-
-    The spans of all layers are copied from the GPU in one transfer.
-
-    Args:
-        layers: attention modules, one per layer.
-    """
+    """Return the window radius of each head of each layer, in one transfer from the GPU."""
     if not layers or layers[0].share.is_meta:  # Meta tensors have no values.
         return [[layer.span] * layer.heads for layer in layers]
     # From these distances on, the soft mask m is 0.
@@ -248,14 +223,7 @@ def _log(mask: Tensor) -> Tensor:
 
 
 class AdaptiveSpanBackbone(SingleTextBackbone):
-    r"""Stack of layers that adds :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h` to the loss.
-
-    Args:
-        layers: blocks with :class:`SpanAttention`.
-        norm: norm after the last layer.
-        graph: default attention graph.
-        weight: weight λ of the penalty.
-    """
+    r"""Stack of layers; adds :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h` to the loss."""
 
     name, takes_graph, caches = "adaptive_span", True, True
 

@@ -35,8 +35,7 @@ class BertConfig(AttentionConfig):
 
     Args:
         padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
-        init_std: standard deviation of the initial weights; models with a small hidden size may
-            need a larger value.
+        init_std: standard deviation of the initial weights; small hidden sizes may need more.
     """
 
     max_length: int = 512
@@ -52,17 +51,14 @@ class BertConfig(AttentionConfig):
 def bert(config: BertConfig) -> TextModel:
     """Build a BERT encoder with a masked-language-model head.
 
-    Called as ``model(input_ids, attention_mask)``. ``model.logits(states)`` gives the logits of the
-    masked language model. Fine-tune with :class:`~edgewise.layers.ClassificationHead` or
+    Fine-tune with :class:`~edgewise.layers.ClassificationHead` or
     :class:`~edgewise.layers.TokenClassificationHead`.
 
     Example:
         >>> import torch
         >>> from edgewise import models
         >>> model = models.bert(1000)
-        >>> input_ids = torch.randint(1000, (2, 10))
-        >>> attention_mask = torch.ones_like(input_ids)
-        >>> states = model(input_ids, attention_mask)
+        >>> states = model(torch.randint(1000, (2, 10)))
         >>> model.logits(states).shape
         torch.Size([2, 10, 1000])
     """

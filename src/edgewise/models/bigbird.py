@@ -84,12 +84,11 @@ class BigBirdConfig(TextConfig):
 def bigbird(config: BigBirdConfig) -> TextModel:
     """Build a BigBird encoder with a masked-language-model head.
 
-    ``model.logits(states)`` gives the logits of the masked language model. Each block attends to
-    itself, its two neighbours, the first and the last block, and ``random_blocks`` sampled blocks.
-    The first and the last block attend to all blocks. Texts of at most ``5 + 2 * random_blocks``
-    blocks use full attention. With ``random_attention="training"``, evaluation replaces every
-    sampled block by the first block, whose tokens then count ``random_blocks`` additional times in
-    the softmax, as in Hugging Face Transformers.
+    Each block attends to itself, its two neighbours, the first and the last block, and
+    ``random_blocks`` sampled blocks. The first and the last block attend to all blocks. Texts of at
+    most ``5 + 2 * random_blocks`` blocks use full attention. With ``random_attention="training"``,
+    evaluation replaces every sampled block by the first block, whose tokens then count
+    ``random_blocks`` additional times in the softmax, as in Hugging Face Transformers.
 
     Example:
         >>> import torch
@@ -133,24 +132,9 @@ def bigbird(config: BigBirdConfig) -> TextModel:
 def sample_blocks(
     blocks: int, heads: int, num_random: int, *, seed: int, size: int, max_length: int
 ) -> Tensor:
-    """Return the random blocks that each inner block attends to, ``[heads, blocks - 2, r]``.
-
-    Blocks are sampled as in the authors' code, with NumPy's generator. If the text length is one of
-    ``PAPER_LENGTHS``, they are sampled from the first 1,024 tokens, otherwise from the first
-    ``5 + 2 r`` blocks. Blocks that the block attends to anyway are excluded. For ``PAPER_LENGTHS``,
-    the authors' code does not exclude all of them; a pair of blocks that occurs twice then has
-    twice the weight.
-
-    Args:
-        blocks: number of blocks of the text.
-        heads: number of heads, for each of which blocks are sampled separately.
-        num_random: number of random blocks r.
-        seed: random seed of the layer.
-        size: block size in tokens.
-        max_length: max length of a text in tokens.
-
-    Raises:
-        ArgumentError: there are fewer blocks to sample from than ``num_random``.
+    """Return the r random blocks of each inner block, ``[heads, blocks - 2, r]``, as in the
+    authors' code: from the first 1,024 tokens for ``PAPER_LENGTHS``, where they may repeat
+    blocks that are attended to anyway, else from the first ``5 + 2 r`` blocks.
     """
     generator = np.random.RandomState(seed)
     sampled = np.zeros((heads, blocks - 2, num_random), dtype=np.int64)
@@ -194,16 +178,8 @@ def sample_blocks(
 
 @dataclass(frozen=True, repr=False)
 class BlockSparse(Pattern):
-    """Block-sparse attention pattern of one layer, with a copy of the tokens for each head.
-
-    Args:
-        size: block size in tokens.
-        num_random: number of random blocks that each block attends to.
-        heads: number of heads; the graph of n tokens has ``heads`` times n nodes.
-        seed: random seed of the layer; with None, the first block replaces the random blocks.
-        length: max length of a text in tokens.
-        copy: keep only pairs of blocks that occur at least ``copy`` times, since a pair can be
-            sampled several times. :meth:`copies` returns a pattern for each number of times.
+    """Block-sparse pattern of one layer, on ``heads`` copies of the tokens; without ``seed``, of
+    the first block instead of random ones. ``copy`` is how often an edge must have been sampled.
     """
 
     size: int
@@ -218,14 +194,7 @@ class BlockSparse(Pattern):
         return tokens <= (5 + 2 * self.num_random) * self.size
 
     def copies(self, lengths: Iterable[int]) -> list[tuple[BlockSparse, int]]:
-        """Return patterns and the weight of each, which count repeated pairs of blocks.
-
-        A pair of blocks that occurs c times is in patterns whose weights sum to c. The first
-        pattern has all pairs, with weight 1.
-
-        Args:
-            lengths: lengths of the texts in tokens.
-        """
+        """Return patterns and weights; pairs of blocks sampled c times have total weight c."""
         counts = sorted({1}.union(*(self._counts(tokens) for tokens in lengths)))
         return [
             (replace(self, copy=count), count - previous)
@@ -241,12 +210,7 @@ class BlockSparse(Pattern):
         return distinct
 
     def head_graphs(self, tokens: int, real: int) -> list[Graph]:
-        """Return the graph of each head over the real tokens of a padded text.
-
-        Args:
-            tokens: number of tokens, with padding at the end.
-            real: number of tokens without padding.
-        """
+        """Return the graph of each head over the real tokens of a padded text."""
         if self.is_whole(tokens):
             full = complete() if self.copy == 1 else expand(edges(torch.empty(2, 0).long(), 0), 1)
             return [full.bind(real)] * self.heads
@@ -280,10 +244,8 @@ class BlockSparse(Pattern):
 
 
 class BlockAttention(MultiHeadAttention):
-    """Multi-head attention on one graph for all heads, or on one graph per head.
-
-    A graph of N nodes is used by all heads; a graph of H · N nodes is the concatenation of one
-    graph per head.
+    """Multi-head attention on a graph of N nodes for all heads, or of H · N nodes, one graph per
+    head. The edges of each graph in ``repeats`` count that many times in the same softmax.
     """
 
     def forward(  # type: ignore[override]
@@ -294,15 +256,7 @@ class BlockAttention(MultiHeadAttention):
         repeats: Sequence[tuple[Graph, int]] = (),
         bias: Tensor | None = None,
     ) -> Tensor:
-        """Return features ``[..., N, width]`` from x of the same shape.
-
-        Args:
-            x: features.
-            graph: attention graph of N or H · N nodes.
-            repeats: further graphs of the same nodes, each with the number of times that its edges
-                count in the same softmax.
-            bias: bias on the edges of ``graph``.
-        """
+        """Return features ``[..., N, width]`` from x of the same shape."""
         dropout = self.dropout if self.training else 0.0
         query, key, value, _ = self._project(x, None, None, None)
         by_head = graph.num_targets != x.shape[-2]
@@ -328,14 +282,7 @@ def _heads_to_nodes(nodes: Tensor) -> Tensor:
 
 
 class BigBirdBackbone(SingleTextBackbone):
-    """Stack of layers with one block-sparse pattern per layer.
-
-    Args:
-        layers: layers called as ``layer(x, graph, repeats=)``.
-        graphs: pattern of each layer.
-        random_attention: when random blocks are used: "always" or in "training" only.
-        graph: default attention graph of all layers, instead of ``graphs``.
-    """
+    """Stack of layers with one block-sparse pattern per layer."""
 
     name, takes_graph = "bigbird", True
 
@@ -352,10 +299,8 @@ class BigBirdBackbone(SingleTextBackbone):
         self.graph = graph if graph is None else check_graph(graph)
 
     def run(self, x: Tensor, sequences: SequenceBatch, graph: Pattern | None) -> Tensor:
-        """Return the states of x; states of padding are meaningless.
-
-        The padded length of a text determines its blocks, as in Hugging Face Transformers. In a
-        packed batch, the length of each text determines its blocks.
+        """Return the states of x; those of padding are meaningless. Blocks follow from the padded
+        length, as in Hugging Face Transformers, or from the length of each packed text.
         """
         graph = self.graph if graph is None else graph
         if graph is not None:
@@ -375,13 +320,7 @@ class BigBirdBackbone(SingleTextBackbone):
         return with_padding(states, rows, x)
 
     def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
-        """Apply the layers.
-
-        Args:
-            x: features ``[N, width]`` of packed texts, or ``[B, T, width]``.
-            texts: for each packed text, its number of tokens with and without padding; None for
-                texts of equal length without padding.
-        """
+        """Apply the layers."""
         count = x.shape[-2]
         for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):
             pattern = layer_pattern

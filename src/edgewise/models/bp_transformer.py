@@ -58,11 +58,10 @@ class BPTransformerConfig(TextConfig):
 def bp_transformer(config: BPTransformerConfig) -> TextModel:
     """Build a BP-Transformer language model.
 
-    ``model.logits(states)`` gives logits over the vocabulary for each token. Each token attends, on
-    either side, to ``near`` tokens, then to ``near`` spans of two tokens, then to ``near`` spans of
-    four tokens, and so on to the ends of the text. On a level where the next level would start in
-    the middle of a span, it is one node more. With ``causal``, a cache stores completed spans, so a
-    new token attends to only O(k log(n / k)) nodes in a text of n tokens.
+    Each token attends, on either side, to ``near`` tokens, then to ``near`` spans of two tokens, of
+    four tokens, and so on to the ends of the text; on a level where the next level would start in
+    the middle of a span, to one node more. With ``causal``, a cache stores completed spans, so a
+    new token attends to O(k log(n / k)) nodes in a text of n tokens.
 
     Example:
         >>> import torch
@@ -83,11 +82,7 @@ def bp_transformer(config: BPTransformerConfig) -> TextModel:
 
 
 def nodes_per_level(tokens: int) -> list[int]:
-    """Return the number of nodes on each level: tokens, spans of two tokens, spans of four, ...
-
-    Args:
-        tokens: number of tokens.
-    """
+    """Return the number of nodes on each level: tokens, spans of two tokens, spans of four, ..."""
     counts = [tokens]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // 2))
@@ -96,21 +91,9 @@ def nodes_per_level(tokens: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor]:
-    """Return the attention graph of tokens and spans, and the type of each edge.
-
-    Nodes are the tokens, then the spans of two tokens from left to right, then the spans of four
-    tokens, and so on. The O(k log(n / k)) nodes that a token attends to, itself included, cover the
-    text (with ``causal``, its left part) without overlap.
-
-    Args:
-        tokens: number of tokens n.
-        near: number of nodes k per level and side.
-        causal: whether tokens attend only to earlier tokens.
-
-    Returns:
-        The graph, and the type of each edge. Type 0 is a self-loop. The next types are edges from
-        a token to its span, one type per level. The other types are edges to a token from a node
-        on its left or right, one type per level, side and rank. See :func:`kinds`.
+    """Return the graph of tokens, spans of two, of four, and so on, and the type of each edge: 0 is
+    a self-loop; then from a token to its span, by level; then to a token, by level, side and
+    rank.
     """
     counts = nodes_per_level(tokens)
     first = [sum(counts[:level]) for level in range(len(counts))]
@@ -129,17 +112,7 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
 def _neighbour_edges(
     tokens: Tensor, counts: Sequence[int], near: int, causal: bool
 ) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
-    """Yield the edges from neighbouring nodes to tokens, for each side and each level.
-
-    Args:
-        tokens: target tokens.
-        counts: number of nodes per level.
-        near: number of nodes k per level and side.
-        causal: yield the edges from the left side only.
-
-    Yields:
-        A level, and for each edge the source node of that level, the target token and the type.
-    """
+    """Yield by side and level the level and the source, target and type of the edges to tokens."""
     rank = torch.arange(near + 1)
     for side in (-1, 1) if not causal else (-1,):
         # Nearest node of this level that is not covered by lower levels.
@@ -157,19 +130,8 @@ def _neighbour_edges(
 
 
 def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
-    """Return the graph of the nodes that are added when a causal text grows to ``tokens`` tokens.
-
-    Nodes are tokens and spans, in order of completion: each token is followed by the spans that end
-    with it. Tokens attend only to completed spans on their left, so older nodes never change.
-
-    Args:
-        past: number of tokens before the growth, whose nodes are cached.
-        tokens: number of tokens n, including new tokens.
-        near: number of nodes k per level.
-
-    Returns:
-        The graph from all nodes to the new nodes, and the type of each edge as in
-        :func:`partition_graph`.
+    """Return the edges (and types) to the nodes that new tokens add to a causal text, where each
+    token is followed by the spans that end with it, so that older nodes never change.
     """
     counts, edge_lists = nodes_per_level(tokens), []
     for level in range(len(counts)):
@@ -191,36 +153,18 @@ def growth_graph(past: int, tokens: int, near: int) -> tuple[Graph, Tensor]:
 
 
 def completion_rank(node: Tensor, level: int = 0) -> Tensor:
-    """Return the index of a node in the order of completion; see :func:`growth_graph`.
-
-    Args:
-        node: index of the node in its level.
-        level: level of the node; 0 is tokens.
-    """
+    """Return the index of a node in the order of completion; see :func:`growth_graph`."""
     last = ((node + 1) << level) - 1  # last token of the span
     return last + sum(last >> other for other in range(1, MOST_LEVELS)) + level
 
 
 def kinds(max_length: int, near: int) -> int:
-    """Return the number of edge types in texts of up to ``max_length`` tokens.
-
-    Args:
-        max_length: max length of a text in tokens.
-        near: number of nodes k per level and side.
-    """
+    """Return the number of edge types in texts of up to ``max_length`` tokens."""
     return 1 + MOST_LEVELS + len(nodes_per_level(max_length)) * 2 * (near + 1)
 
 
 class SpanBackbone(SingleTextBackbone):
-    """Stack of layers over tokens and the spans of their binary partition.
-
-    Args:
-        layers: layers called as ``layer(x, graph, bias=)``.
-        heads: number of attention heads.
-        near: number of nodes k per level and side that a token attends to.
-        max_length: max length of a text in tokens.
-        causal: whether tokens attend only to earlier tokens.
-    """
+    """Stack of layers over tokens and the spans of their binary partition."""
 
     name = "bp_transformer"
 

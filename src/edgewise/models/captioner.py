@@ -98,12 +98,7 @@ class Captioner(nn.Module):
         self.decoder = TextModel(embedding, Backbone(decoder_stack), head)
 
     def forward(self, images: Tensor, input_ids: Tensor) -> Tensor:
-        """Return next-token logits ``[B · T, vocab_size]``.
-
-        Args:
-            images: images ``[B, C, height, width]``.
-            input_ids: token ids of the captions so far, ``[B, T]``.
-        """
+        """Return next-token logits ``[B · T, vocab_size]``."""
         states = self.decoder(input_ids, memory=self.memory(images))
         return self.decoder.logits(states).flatten(0, 1)
 

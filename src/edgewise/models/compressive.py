@@ -41,12 +41,9 @@ class CompressiveConfig(TransformerXLConfig):
 def compressive(config: CompressiveConfig) -> TextModel:
     """Build a Compressive Transformer language model.
 
-    ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
-    call continues the text of the previous call. Each layer attends to its last ``memory`` inputs.
-    Older inputs are averaged in groups of ``rate``, and each layer attends to the last
-    ``compressed`` of these means. Mean pooling is one of the compression functions of the paper.
-    (Learned compression would need an auxiliary loss, because no gradient flows into memories.)
-    Memories are empty at the start of a text; in the paper, they start as zeros.
+    With ``cache=`` a call continues the text of the previous call. Each layer attends to its last
+    ``memory`` inputs and to ``compressed`` means of ``rate`` older inputs. Memories are empty at
+    the start of a text; in the paper, they start as zeros.
 
     Example:
         >>> import torch
@@ -60,16 +57,8 @@ def compressive(config: CompressiveConfig) -> TextModel:
 
 
 class Compressed(Recent):
-    """Memory that holds a layer's last inputs and means of older inputs.
-
-    Inputs are averaged in groups of ``rate``, so up to ``length + rate - 1`` inputs are
-    uncompressed. The memory after n inputs does not depend on how the inputs were divided into
-    segments.
-
-    Args:
-        length: number of uncompressed inputs to keep.
-        compressed: number of means to keep.
-        rate: number of inputs per mean.
+    """Memory of the last inputs and of means of ``rate`` older inputs, for any division into
+    segments: up to ``length + rate - 1`` inputs are uncompressed.
     """
 
     def __init__(self, length: int, compressed: int, rate: int) -> None:
@@ -82,13 +71,7 @@ class Compressed(Recent):
         return past - means * self.rate + min(means, self.compressed)
 
     def update(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
-        """Store the last inputs and the means of older inputs in the cache, without gradients.
-
-        Args:
-            layer: layer whose memory is stored.
-            source: memory of the layer, followed by its new inputs, ``[..., sources, width]``.
-            cache: cache that stores the memory.
-        """
+        """Store the last inputs and the means of older inputs in the cache, without gradients."""
         state = cache.state(layer)
         means = source[..., :0, :] if state is None else state[0]
         inputs = source[..., means.shape[-2] :, :].detach()
@@ -99,16 +82,7 @@ class Compressed(Recent):
         cache.keep_state(layer, (means[..., first:, :].detach(), inputs))
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
-        """Return the padding mask ``[B, sources]`` of the memory and the new tokens.
-
-        Args:
-            mask: padding mask ``[B, tokens]`` of the text so far, including new tokens.
-            past: number of earlier tokens.
-            count: number of new tokens.
-
-        Raises:
-            ArgumentError: padded texts have compressed memories.
-        """
+        """Return the padding mask ``[B, sources]`` of the memory and the new tokens."""
         if self._means(past):
             raise ArgumentError(
                 "attention_mask",

@@ -18,13 +18,7 @@ from edgewise.models.light_conv import LightConv
 
 
 class PredictedTaps(nn.Module):
-    """Linear map that predicts the kernel logits of each node from its features.
-
-    Args:
-        width: hidden size.
-        heads: number of heads H.
-        kernel: kernel size K.
-    """
+    """Linear map that predicts the kernel logits of each node from its features."""
 
     def __init__(self, width: int, heads: int, kernel: int) -> None:
         super().__init__()

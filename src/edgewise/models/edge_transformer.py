@@ -34,12 +34,7 @@ Focus = Literal["nodes", "edges"]
 
 
 class EdgeTransformerLayer(GraphLayer):
-    """Layer that updates node features ``[..., N, width]`` and edge features ``[..., E, width]``.
-
-    Args:
-        width: hidden size.
-        heads: number of attention heads.
-    """
+    """Layer that updates features of nodes ``[..., N, width]`` and edges ``[..., E, width]``."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -121,11 +116,7 @@ class EdgeTransformer(GraphLayer):
     ) -> Tensor:
         """Return outputs ``[..., N, out_width]``, or ``[..., E, out_width]`` if ``focus="edges"``.
 
-        Args:
-            x: node features ``[..., N, in_width]``.
-            graph: attention graph.
-            edge_attr: edge features ``[..., E, edge_width]``; ones by default.
-            batch: ignored; see :mod:`edgewise.models`.
+        Edge features are ones by default.
         """
         nodes, edges = self.states(x, graph, edge_attr=edge_attr)
         out: Tensor = self.head(nodes if self.focus == "nodes" else edges)
@@ -134,10 +125,7 @@ class EdgeTransformer(GraphLayer):
     def states(
         self, x: Tensor, graph: Pattern, *, edge_attr: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the hidden states of nodes ``[..., N, width]`` and of edges ``[..., E, width]``.
-
-        They are the states after the last layer. The arguments are those of :meth:`forward`.
-        """
+        """Return the states after the last layer, ``[..., N, width]`` and ``[..., E, width]``."""
         graph = bind_to_nodes(graph, x)
         weight = self.embed_edges.weight
         edge_attr = given_or_ones(edge_attr, graph, weight.shape[1], weight, batched=True)

@@ -30,8 +30,8 @@ class Exphormer(GPS):
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Attention has
     at most E + ``degree`` · N + 2 · ``virtual`` · N edges instead of N². The expander depends on
-    the node order. Attention uses edge features for every choice of the message-passing layer
-    ``local``. The arguments that are not listed here are those of :class:`GPS`.
+    the node order. Attention uses edge features for every choice of ``local``. The other arguments
+    are those of :class:`GPS`.
 
     Args:
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum".
@@ -95,10 +95,7 @@ class Exphormer(GPS):
         )
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
-        """Apply all layers to node embeddings ``[N, width]``, and return states of this shape.
-
-        Edge features default to zeros.
-        """
+        """Apply all layers to node embeddings ``[N, width]``; edge features default to zeros."""
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)
         virtual, nodes, local, attention, kinds = self.build_graphs(graph)
@@ -115,15 +112,8 @@ class Exphormer(GPS):
     def build_graphs(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
         """Return the graphs for message passing and for attention, with virtual nodes.
 
-        Each graph of the batch is preceded by its V virtual nodes. The result is stored with
-        ``graph``.
-
-        Args:
-            graph: input graph of G packed graphs.
-
-        Returns:
-            Indices of virtual nodes ``[G · V]`` and of input nodes ``[N]``, the message-passing
-            graph, the attention graph, and the type of each edge of the attention graph.
+        The result has the indices of virtual nodes ``[G · V]``, which precede each graph, and of
+        input nodes ``[N]``, both graphs, and the types of the attention edges.
         """
         count = len(self.virtual)
 
@@ -151,14 +141,7 @@ class Exphormer(GPS):
         return graph.cached(("exphormer", self.attention_graph, count), make)
 
     def edge_features(self, edge_attr: Tensor, kinds: Tensor) -> Tensor:
-        """Return features of the attention edges: input features, or 0, and the one-hot edge type.
-
-        The shape is ``[E', edge_width + 4]``, for E' attention edges.
-
-        Args:
-            edge_attr: features ``[E, edge_width]`` of the input edges, which are of type 0.
-            kinds: type of each attention edge, ``[E']``.
-        """
+        """Return features ``[E', edge_width + 4]`` of attention edges: input (or 0), then type."""
         features = edge_attr.new_zeros(len(kinds), self.edge_width)
         features = features.index_copy(0, (kinds == 0).nonzero()[:, 0], edge_attr)
         return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)

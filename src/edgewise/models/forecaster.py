@@ -34,9 +34,8 @@ class Forecaster(nn.Module):
 
     Here s is the season length, μ and σ are the mean and standard deviation of the history x, and
     z_T is the Transformer's state of the last time step. For h > s, the last season repeats. The
-    Transformer's inputs are u and the seasonal differences (x_t - x_{t-s}) / σ. A is a linear map;
-    the Transformer adds the nonlinear part. W and A start at zero, so the untrained model repeats
-    the last season (the seasonal naive forecast). Called as ``model(history [B, T])``.
+    Transformer's inputs are u and the seasonal differences (x_t - x_{t-s}) / σ. W and A start at
+    zero, so the untrained model repeats the last season. Called as ``model(history [B, T])``.
 
     Args:
         history: number of past time steps T that the model reads.
@@ -84,11 +83,7 @@ class Forecaster(nn.Module):
         self.horizon, self.season = horizon, season
 
     def forward(self, history: Tensor) -> Tensor:
-        """Return forecasts ``[B, horizon]`` from the T past values ``history`` ``[B, T]``.
-
-        The forecasts have the unit and the dtype of ``history``; only standardised values are
-        converted to the dtype of the weights. The forecast of a constant history is constant.
-        """
+        """Return forecasts ``[B, horizon]``, of the unit and dtype of ``history`` ``[B, T]``."""
         season, length = self.season, history.shape[-1]
         std, mean = torch.std_mean(history, dim=-1, keepdim=True)
         scale = std.masked_fill(std == 0, 1.0)

@@ -41,11 +41,7 @@ Last = Literal["complete", "graph"]
 
 
 def gin_layer(width: int) -> GINLayer:
-    """Return a GIN layer with a two-layer network.
-
-    Args:
-        width: hidden size.
-    """
+    """Return a GIN layer with a two-layer network."""
     return GINLayer(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)))
 
 
@@ -65,7 +61,6 @@ class FullyAdjacent(GraphLayer):
     give all nodes the same weight, so they cannot select a distant node.
 
     Args:
-        out_width: number of outputs per graph, such as the number of classes or targets.
         layer: layer type: "gcn", "gin", "gat", "gatv2" or "transformer".
         last: graph of the last layer: "complete", or "graph" for the input graph (the baseline).
 

@@ -14,27 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.attend import attend
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.attention.scores import Additive
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
+from edgewise.models.arguments import model_function
 
 
 class GATLayer(GraphLayer):
-    """GAT layer: each node averages its neighbours with attention weights.
-
-    Dropout applies to the attention weights and to the values W h_j. Dropout of the values is in
-    the authors' code, not in the paper; without it, accuracy on CiteSeer is two points below the
-    published value.
-
-    Args:
-        in_width: number of input features per node.
-        width: size of each head.
-        heads: number of heads.
-        dropout: dropout probability.
-        average: average the heads to ``width`` outputs instead of concatenating them.
+    """GAT layer with dropout of the attention weights and, as in the authors' code but not the
+    paper, of the values W h_j (two points of accuracy on CiteSeer).
     """
 
     def __init__(
@@ -62,7 +52,7 @@ class GATLayer(GraphLayer):
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias
 
 
-@checked()
+@model_function()
 def gat(
     in_width: int,
     out_width: int,
@@ -78,8 +68,6 @@ def gat(
     steps away and on no others.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
         head_width: hidden size of each head in the first layer.
         heads: number of attention heads in the first layer.
         output_heads: number of attention heads in the last layer, which are averaged.

@@ -13,24 +13,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.attend import attend
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.attention.scores import Additive
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
+from edgewise.models.arguments import model_function
 
 
 class GATv2Layer(GraphLayer):
-    """GATv2 layer: h_i' = Σ_j softmax_j(a·leaky(W_q h_i + W_k h_j)) W_k h_j for each head.
-
-    Args:
-        in_width: number of input features per node.
-        width: size of each head.
-        heads: number of heads.
-        dropout: dropout probability of the attention weights.
-        average: average the heads to ``width`` outputs instead of concatenating them.
-    """
+    """GATv2 layer: h_i' = Σ_j softmax_j(a·leaky(W_q h_i + W_k h_j)) W_k h_j for each head."""
 
     def __init__(
         self, in_width: int, width: int, heads: int, *, dropout: float = 0.0, average: bool = False
@@ -54,7 +46,7 @@ class GATv2Layer(GraphLayer):
         return (out.mean(-2) if self.average else out.flatten(-2)) + self.bias
 
 
-@checked()
+@model_function()
 def gatv2(
     in_width: int, out_width: int, *, head_width: int = 8, heads: int = 8, dropout: float = 0.6
 ) -> GraphSequential:
@@ -64,8 +56,6 @@ def gatv2(
     steps away and on no others.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
         head_width: hidden size of each head in the first layer.
         heads: number of attention heads in the first layer.
         dropout: dropout probability of the inputs and the attention weights.

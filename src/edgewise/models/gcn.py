@@ -15,20 +15,15 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmetric_weight
+from edgewise.models.arguments import model_function
 
 
 class GCNLayer(GraphLayer):
-    """GCN layer, from features ``[..., N, in_width]`` to features ``[..., N, out_width]``.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of output features per node.
-    """
+    """GCN layer, from features ``[..., N, in_width]`` to features ``[..., N, out_width]``."""
 
     def __init__(self, in_width: int, out_width: int) -> None:
         super().__init__()
@@ -43,7 +38,7 @@ class GCNLayer(GraphLayer):
         return out.squeeze(-2) + self.bias
 
 
-@checked()
+@model_function()
 def gcn(
     in_width: int, out_width: int, *, width: int = 16, depth: int = 2, dropout: float = 0.5
 ) -> GraphSequential:
@@ -53,10 +48,6 @@ def gcn(
     ``depth`` steps away and on no others.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
-        depth: number of layers.
         dropout: dropout probability of each layer's input.
 
     Example:

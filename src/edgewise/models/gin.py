@@ -15,20 +15,16 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear, NodeBatchNorm
 from edgewise.layers.sparse import check_node_features
+from edgewise.models.arguments import model_function
 
 
 class GINLayer(GraphLayer):
-    """GIN layer, ``network((1 + ε) h_i + Σ_j h_j)``, with learned ε that starts at zero.
-
-    Args:
-        network: module applied to each node.
-    """
+    """GIN layer, ``network((1 + ε) h_i + Σ_j h_j)``, with learned ε that starts at zero."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -43,14 +39,8 @@ class GINLayer(GraphLayer):
 
 
 class JumpingKnowledge(GraphLayer):
-    r"""Sequence of layers that returns all intermediate features, :math:`[h^0; \dots; h^L]`.
-
-    Deep layers over-smooth, and shallow layers have a small receptive field. A linear map of all
-    intermediate features learns which layers to use (Xu et al., Representation learning on graphs
-    with jumping knowledge networks, 2018).
-
-    Args:
-        layers: layers that :class:`GraphSequential` accepts.
+    r"""Layers whose outputs are concatenated, :math:`[h^0; \dots; h^L]` (Xu et al., Representation
+    learning on graphs with jumping knowledge networks, 2018).
     """
 
     def __init__(self, *layers: nn.Module) -> None:
@@ -67,7 +57,7 @@ class JumpingKnowledge(GraphLayer):
         return torch.cat(features, dim=-1)
 
 
-@checked()
+@model_function()
 def gin(
     in_width: int, out_width: int, *, width: int = 64, depth: int = 5, dropout: float = 0.0
 ) -> GraphSequential:
@@ -79,10 +69,6 @@ def gin(
     all nodes.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
-        depth: number of layers.
         dropout: dropout probability before the linear output layer.
 
     Example:

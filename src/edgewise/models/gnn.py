@@ -14,12 +14,12 @@ from itertools import pairwise
 
 from torch import nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.attend import Reduce
 from edgewise.layers import GraphSequential, MessagePassing, activation
+from edgewise.models.arguments import model_function
 
 
-@checked()
+@model_function()
 def gnn(
     in_width: int,
     out_width: int,
@@ -36,11 +36,6 @@ def gnn(
     ``depth`` steps away and on no others.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
-        depth: number of layers.
-        reduce: aggregation over the neighbours: "sum", "mean", "max" or "min".
         act: name of the activation function between the layers.
         dropout: dropout probability between the layers.
 

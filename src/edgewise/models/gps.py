@@ -48,13 +48,8 @@ Local = Literal["gine", "gcn", "gat", "none"]
 
 
 class GINELayer(GraphLayer):
-    r"""GIN with edge features, :math:`\mathrm{MLP}((1 + ε) h_i + \sum_j \max(0, h_j + E e_{ij}))`.
-
-    Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
-
-    Args:
-        width: hidden size.
-        edge_width: number of features per edge; with 0 the messages are ``relu(h_j)``.
+    r"""GIN with edge features (Hu et al., Strategies for pre-training graph neural networks, 2020),
+    :math:`\mathrm{MLP}((1 + ε) h_i + \sum_j \max(0, h_j + E e_{ij}))`; without them E e = 0.
     """
 
     reads_edge_attr = True
@@ -66,13 +61,7 @@ class GINELayer(GraphLayer):
         self.epsilon = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor, graph: Graph, edge_attr: Tensor | None = None) -> Tensor:
-        """Return features ``[..., N, width]``.
-
-        Args:
-            x: node features ``[..., N, width]``.
-            graph: message-passing graph.
-            edge_attr: edge features ``[E, edge_width]``; without them, messages are ``relu(h_j)``.
-        """
+        """Return features ``[..., N, width]``."""
         if self.edge is not None and edge_attr is not None:
             message = (graph.gather_source(x) + self.edge(edge_attr)).relu()
             total = aggregate(message.unsqueeze(-2), incidence(graph)).squeeze(-2)
@@ -83,17 +72,8 @@ class GINELayer(GraphLayer):
 
 
 class GPSLayer(GraphLayer):
-    """GPS layer: message passing and attention in parallel (``GPSConv`` in PyG).
-
-    Args:
-        width: hidden size.
-        local: message-passing layer, called as ``local(x, graph, edge_attr)``, or as
-            ``local(x, graph)`` if it does not use edge features; None for attention only.
-        heads: number of attention heads.
-        act: name of the activation function of the feed-forward network.
-        norm: kind of norm after each branch: "batch", "layer" or "rms".
-        dropout: dropout probability of both branches and the feed-forward network.
-        attention_dropout: dropout probability of the attention weights.
+    """GPS layer: message passing and attention in parallel (``GPSConv`` in PyG). ``local`` is
+    called with edge features if it takes them; None for attention only.
     """
 
     reads_edge_attr = True
@@ -132,16 +112,7 @@ class GPSLayer(GraphLayer):
         edge_attr: Tensor | None = None,
         **terms: Unpack[EdgeTerms],
     ) -> Tensor:
-        """Return features ``[..., N, width]`` from x of the same shape.
-
-        Args:
-            x: node features.
-            graph: message-passing graph.
-            attention_graph: attention graph.
-            edge_attr: features of the edges of ``graph``.
-            terms: edge terms on ``attention_graph``, such as ``bias``; see
-                :func:`edgewise.attend`.
-        """
+        """Return features ``[..., N, width]`` from x of the same shape."""
         attention = self.attention(x, attention_graph, **terms)
         out: Tensor = self.attention_norm(x + self.dropout(attention))
         if self.local is not None:
@@ -164,26 +135,22 @@ uses edge features."""
 class GPS(GraphLayer):
     """GPS graph Transformer: each layer has message passing and global attention in parallel.
 
-    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. For training
-    on one large graph, prefer ``norm="layer"``: with one step per epoch, batch norm averages its
-    running statistics over few steps.
+    Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. For one large
+    graph, prefer ``norm="layer"``: with one step per epoch, the running statistics of batch norm
+    average few steps.
 
     Args:
-        out_width: number of outputs per graph, such as the number of classes or targets.
         local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
-        position: positional encoding: "random_walk", "laplacian", "sign_invariant" (a function of
-            Laplacian eigenvectors that does not depend on their signs), "distance" (number of nodes
-            at each distance), "random" (noise, sampled anew in every call) or "none".
-        position_size: number of return probabilities, eigenvectors, distances or random numbers in
-            the positional encoding.
+        position: positional encoding: "random_walk", "laplacian", "sign_invariant" (of Laplacian
+            eigenvectors, independent of their signs), "distance" (number of nodes at each
+            distance), "random" (noise, sampled in every call) or "none".
+        position_size: number of return probabilities, eigenvectors, distances or random numbers.
         attention_graph: attention graph, built for each graph of a batch.
         norm: kind of norm: "batch" or "layer".
         pool: readout that pools node states to one vector per graph, such as "mean" or "sum";
             "none" gives one output per node.
         dropout: dropout probability of the input, both branches and the feed-forward network.
         attention_dropout: dropout probability of the attention weights.
-        output_hops: number of steps that propagate outputs per node over the input graph by
-            personalised PageRank (0 = none); see :class:`~edgewise.models.magna.OutputPropagation`.
 
     Raises:
         ArgumentError: ``edge_width`` is positive but ``local`` does not use edge features,
@@ -287,12 +254,7 @@ class GPS(GraphLayer):
     ) -> Tensor:
         """Return outputs ``[B, out_width]``, or ``[N, out_width]`` with ``pool="none"``.
 
-        Args:
-            x: node features ``[N, in_width]``.
-            graph: message-passing graph.
-            edge_attr: edge features ``[E, edge_width]``; none by default.
-            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
-            positions: precomputed ``model.position.code(graph)`` (None = compute it).
+        ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)

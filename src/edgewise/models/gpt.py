@@ -52,8 +52,6 @@ class GPTConfig(AttentionConfig):
 def gpt(config: GPTConfig) -> TextModel:
     """Build a GPT language model.
 
-    ``model.logits(states)`` gives the logits of the next token at each position.
-
     Example:
         >>> import torch
         >>> from edgewise import models

@@ -29,7 +29,6 @@ class Grand(GraphLayer):
     view, ``[..., N, views, out_width]``; each view drops random nodes.
 
     Args:
-        out_width: number of outputs per node, such as the number of classes.
         hops: number of propagation steps (0 = none).
         views: number of views, the random augmentations per training step.
         drop_node: probability that all features of a node are dropped in a view. In evaluation,

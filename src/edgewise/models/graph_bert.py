@@ -45,19 +45,16 @@ Raw = Literal["graph", "node", "none"]
 class GraphBERT(GraphLayer):
     """Graph-BERT: a Transformer over the neighbourhood of each node, for node-level outputs.
 
-    The neighbourhood of a node is the node and the nodes most intimate with it, those of highest
-    personalised PageRank. Called as ``model(x [..., N, in_width], graph)``. Neighbourhoods and
-    positional codes are computed once per graph, in O(N²) memory.
+    The neighbourhood of a node is the node and the nodes of highest personalised PageRank. Called
+    as ``model(x [..., N, in_width], graph)``. Neighbourhoods and positional codes are computed once
+    per graph, in O(N²) memory.
 
     Args:
-        out_width: number of outputs per node, such as the number of classes.
         num_neighbours: number of other nodes in each neighbourhood.
         alpha: restart probability of the personalised PageRank.
         rounds: number of Weisfeiler–Lehman rounds for the node colours.
         raw: projected input features added after every layer: "node" (of the node), "graph" (mean
             over the node and its neighbours) or "none".
-        output_hops: number of steps that propagate the outputs over the input graph by personalised
-            PageRank (0 = none); see :class:`~edgewise.models.magna.OutputPropagation`.
 
     Example:
         >>> import torch
@@ -104,10 +101,7 @@ class GraphBERT(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """Return outputs ``[..., N, out_width]`` of x ``[..., N, in_width]``.
-
-        See :mod:`edgewise.models` for the other arguments.
-        """
+        """Return outputs ``[..., N, out_width]`` of x ``[..., N, in_width]``."""
         refuse_edge_attr(edge_attr)
         graph = packed_graph(x, graph, batch)
         intimates, cliques, members, code = self.neighbourhoods(graph)
@@ -138,13 +132,8 @@ class GraphBERT(GraphLayer):
     def neighbourhoods(self, graph: Graph) -> tuple[Intimates, Graph, Graph, Tensor]:
         """Return the neighbourhoods of all nodes of a graph, which are stored with the graph.
 
-        Args:
-            graph: input graph.
-
-        Returns:
-            The nodes of each neighbourhood, the complete graphs on these neighbourhoods, the graph
-            with edges from the nodes of a neighbourhood to its centre, and the sum of the three
-            positional codes of each node of a neighbourhood.
+        The result has the nodes of each neighbourhood, the complete graphs on them, the edges to
+        the centres, and the sum of the three positional codes of each node.
         """
 
         def make() -> tuple[Intimates, Graph, Graph, Tensor]:

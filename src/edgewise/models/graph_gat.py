@@ -26,7 +26,6 @@ class GraphGAT(GraphLayer):
     Called as ``model(x [N, in_width], graph, batch=...)``.
 
     Args:
-        out_width: number of outputs per graph, such as the number of classes or targets.
         head_width: hidden size of each head.
         dropout: dropout probability of the attention weights, the values and the output MLP.
 

@@ -10,13 +10,13 @@ Paper: Xu et al., How powerful are graph neural networks?, 2019
 
 from __future__ import annotations
 
-from edgewise._utils.arguments import checked
 from edgewise.layers import PooledNodes
 from edgewise.layers.pooling import Pooling
+from edgewise.models.arguments import model_function
 from edgewise.models.gin import gin
 
 
-@checked()
+@model_function()
 def graph_gin(
     in_width: int,
     out_width: int,
@@ -28,17 +28,11 @@ def graph_gin(
 ) -> PooledNodes:
     """Build a graph isomorphism network for whole graphs.
 
-    Called as ``model(x [N, in_width], graph, batch=...)``. The linear output layer is applied to
-    every node, before pooling. With mean pooling, the result is the same as with an output layer
-    after pooling; with sum pooling, the bias is multiplied by the number of nodes.
+    Called as ``model(x [N, in_width], graph, batch=...)``. The linear output layer comes before the
+    pooling; with sum pooling, its bias is multiplied by the number of nodes.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        width: hidden size.
-        depth: number of layers.
         dropout: dropout probability before the linear output layer.
-        pool: readout that pools node outputs to one vector per graph, such as "mean" or "sum".
 
     Example:
         >>> import torch

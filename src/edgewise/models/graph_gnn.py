@@ -10,13 +10,13 @@ Paper: Scarselli et al., The graph neural network model, 2009
 
 from __future__ import annotations
 
-from edgewise._utils.arguments import checked
 from edgewise.layers import PooledNodes
 from edgewise.layers.pooling import Pooling
+from edgewise.models.arguments import model_function
 from edgewise.models.gnn import gnn
 
 
-@checked()
+@model_function()
 def graph_gnn(
     in_width: int,
     out_width: int,
@@ -31,12 +31,7 @@ def graph_gnn(
     Called as ``model(x [N, in_width], graph, batch=...)``.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per graph, such as the number of classes or targets.
-        width: hidden size.
-        depth: number of layers.
         dropout: dropout probability between the layers.
-        pool: readout that pools node outputs to one vector per graph, such as "mean" or "sum".
 
     Example:
         >>> import torch

@@ -28,13 +28,7 @@ Focus = Literal["nodes", "edges", "graphs"]
 
 
 class GraphState(NamedTuple):
-    """State of a graph network: features of nodes, edges and whole graphs.
-
-    Attributes:
-        nodes: node features ``[..., N, width]``.
-        edges: edge features ``[..., E, width]``.
-        graphs: graph features u ``[..., G, width]``.
-    """
+    """Features of nodes, edges and graphs: ``[..., N, width]``, with E and G instead of N."""
 
     nodes: Tensor
     edges: Tensor
@@ -48,10 +42,6 @@ class GraphNetworkBlock(nn.Module):
         e_{ij}' = \phi_e(e_{ij}, v_i, v_j, u), \quad
         v_i' = \phi_v(\textstyle\bigoplus_j e_{ij}', v_i, u), \quad
         u' = \phi_u(\bigoplus_{ij} e_{ij}', \bigoplus_i v_i', u)
-
-    Args:
-        width: feature size of nodes, edges and graphs.
-        reduce: reduction ⊕, ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
     """
 
     def __init__(self, width: int, *, reduce: Reduce = "sum") -> None:
@@ -62,13 +52,7 @@ class GraphNetworkBlock(nn.Module):
         self.graph = _network(3 * width, width)
 
     def forward(self, state: GraphState, graph: Graph, members: Graph) -> GraphState:
-        """Return the updated features of nodes, edges and graphs.
-
-        Args:
-            state: features of nodes, edges and graphs.
-            graph: the input graph.
-            members: membership graph, with an edge from each node to its graph in the batch.
-        """
+        """Return the updated features of nodes, edges and graphs."""
         x, edge_attr, u = state
         owner = torch.zeros_like(members.source)  # graph to which each node belongs
         owner[members.source] = members.target
@@ -111,7 +95,6 @@ class GraphNetwork(GraphLayer):
         global_width: number of features per graph (0 = none).
         width: hidden size of nodes, edges and graphs.
         depth: number of blocks.
-        reduce: aggregation of edges and nodes: "sum", "mean", "max" or "min".
         focus: level of the outputs: "graphs", "nodes" or "edges".
 
     Example:
@@ -158,13 +141,7 @@ class GraphNetwork(GraphLayer):
     ) -> Tensor:
         """Return outputs ``[..., G, out_width]``, or one row per node or per edge; see ``focus``.
 
-        Args:
-            x: node features ``[..., N, in_width]``.
-            graph: the input graph.
-            edge_attr: edge features ``[..., E, edge_width]``; ones by default.
-            batch: assignment of nodes to the G graphs; see :mod:`edgewise.models`. Each node must
-                be in one graph.
-            global_attr: graph features ``[..., G, global_width]``; ones by default.
+        Features of edges and graphs are ones by default.
 
         Raises:
             ArgumentError: ``batch`` does not match x, or has a node in several graphs or in none;
@@ -183,10 +160,7 @@ class GraphNetwork(GraphLayer):
         batch: Membership = None,
         global_attr: Tensor | None = None,
     ) -> GraphState:
-        """Return the states of nodes, edges and graphs after the last block.
-
-        The arguments are those of :meth:`forward`.
-        """
+        """Return the states of nodes, edges and graphs after the last block."""
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
         # Take dtype and device from a weight, because x may be sparse.

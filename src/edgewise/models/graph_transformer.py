@@ -12,22 +12,17 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked, describe
+from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
 from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer, is_dense
 from edgewise.layers.transformer import Norm, Projections
+from edgewise.models.arguments import model_function
 
 
 class GraphTransformer(GraphLayer):
-    """Graph Transformer: an input layer, Transformer layers, and an output layer.
-
-    Args:
-        embed: input layer.
-        layers: Transformer layers.
-        head: output layer.
-    """
+    """Graph Transformer: an input layer, Transformer layers, and an output layer."""
 
     reads_edge_attr = True
 
@@ -43,18 +38,7 @@ class GraphTransformer(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,  # noqa: ARG002 - no edge joins two graphs of a batch
     ) -> Tensor:
-        """Return outputs ``[..., N, out_width]``.
-
-        Args:
-            x: node features ``[..., N, in_width]``.
-            graph: attention graph.
-            edge_attr: edge weights ``[E]``, or ``[E, heads]`` to weight each head separately, in
-                floating point. They multiply the scores; ones by default.
-            batch: ignored; see :mod:`edgewise.models`.
-
-        Raises:
-            ArgumentError: ``edge_attr`` is not in floating point, or its number of rows is not E.
-        """
+        """Return outputs ``[..., N, out_width]``."""
         graph = bind_to_nodes(graph, x)
         if is_dense(edge_attr) and edge_attr.dim() == 1:
             edge_attr = edge_attr.unsqueeze(-1)  # All heads use the same weight.
@@ -74,7 +58,7 @@ class GraphTransformer(GraphLayer):
         return out
 
 
-@checked(depth=0)
+@model_function(depth=0)
 def graph_transformer(
     in_width: int,
     out_width: int,
@@ -91,16 +75,6 @@ def graph_transformer(
     Called as ``model(x [..., N, in_width], graph, edge_attr=weight [E])``. In evaluation, a node's
     output depends only on the nodes up to ``depth`` steps away; in training, batch norm (the
     default) uses all nodes.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        projections: "full" (each head projects all features) or "split" (only its slice of them).
-        norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
-        dropout: dropout probability.
 
     Example:
         >>> import torch

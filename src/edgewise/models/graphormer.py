@@ -45,7 +45,6 @@ class Graphormer(GraphLayer):
     are those of the paper's Graphormer-slim, which has 0.5 million parameters.
 
     Args:
-        out_width: number of outputs per graph, such as the number of classes or targets.
         max_distance: largest shortest-path distance with its own bias; larger distances share one.
         max_path_length: max number of edges of a shortest path that enter the bias; the edges
             nearest to the target are used.
@@ -104,15 +103,10 @@ class Graphormer(GraphLayer):
         distances: Tensor | None = None,
         paths: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``.
+        """Return outputs ``[B, out_width]``; without edge features, the bias c is omitted.
 
-        Args:
-            x: node features ``[N, in_width]``.
-            graph: the input graph, on which distances and paths are measured.
-            edge_attr: edge features ``[E, edge_width]``; without them, the bias c is omitted.
-            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
-            distances: precomputed ``model.distance.code(graph)`` (None = compute it).
-            paths: precomputed ``model.path.code(graph)`` (None = compute it).
+        ``distances`` and ``paths`` are the codes of ``model.distance`` and ``model.path``, if
+        computed before.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -141,9 +135,7 @@ class Graphormer(GraphLayer):
     ) -> TableBias:
         """Return the attention bias b + c for all pairs of real and virtual nodes.
 
-        The arguments are those of :meth:`forward`. Pairs with the same distance and the same
-        features along the path share a row of a table, so the bias needs one integer per pair, not
-        one number per pair and head.
+        Pairs with the same distance and features along the path share a row of a table.
         """
         sizes = member_sizes(graph)
         distances = self.distance.code(graph) if distances is None else distances

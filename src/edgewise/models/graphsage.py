@@ -15,9 +15,9 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.attend import Reduce
 from edgewise.layers import GraphSequential, MessagePassing
+from edgewise.models.arguments import model_function
 
 
 class UnitLength(nn.Module):
@@ -27,7 +27,7 @@ class UnitLength(nn.Module):
         return F.normalize(x, dim=-1)
 
 
-@checked()
+@model_function()
 def graphsage(
     in_width: int,
     out_width: int,
@@ -44,11 +44,6 @@ def graphsage(
     ``depth`` steps away and on no others.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
-        depth: number of layers.
-        reduce: aggregation over the neighbours: "mean", "sum", "max" or "min".
         unit_length: scale each layer's output to unit length (Algorithm 1 of the paper, line 7).
         dropout: dropout probability between the layers.
 

@@ -28,7 +28,6 @@ class LaplacianTransformer(GraphLayer):
     model for ZINC has 10 layers and 0.6 million parameters.
 
     Args:
-        out_width: number of outputs per graph, such as the number of classes or targets.
         position_size: number of Laplacian eigenvectors in the positional encoding, which is added
             to the node features. Their signs are random in training.
 
@@ -77,14 +76,9 @@ class LaplacianTransformer(GraphLayer):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``, one row per graph.
+        """Return outputs ``[B, out_width]``; edge features are ones by default.
 
-        Args:
-            x: node features ``[N, in_width]``.
-            graph: attention graph, undirected.
-            edge_attr: edge features ``[E, edge_width]``; ones by default.
-            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
-            positions: precomputed ``model.position.code(graph)`` (None = compute it).
+        ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
         weight = self.embed_edges.weight

@@ -50,13 +50,7 @@ Taps = Callable[[int, int, int], nn.Module]
 
 
 class FixedTaps(nn.Module):
-    """Learned kernel logits, the same for all nodes.
-
-    Args:
-        width: hidden size; unused.
-        heads: number of heads H.
-        kernel: kernel size K.
-    """
+    """Learned kernel logits, the same for all nodes."""
 
     def __init__(self, width: int, heads: int, kernel: int) -> None:  # noqa: ARG002
         super().__init__()
@@ -69,24 +63,13 @@ class FixedTaps(nn.Module):
 
 
 class SoftmaxConvolution(GraphLayer):
-    r"""Gated depthwise convolution with softmax kernels.
-
-    The output is :math:`O\,\mathrm{conv}(\mathrm{GLU}(Wx))`.
+    r"""Gated convolution with softmax kernels, :math:`O\,\mathrm{conv}(\mathrm{GLU}(Wx))`.
 
     .. math:: \mathrm{conv}(x)_{i,c} = \sum_{k=1}^{K} w_{h(c),k}\; x_{i+k-(K+1)/2,\,c},
               \qquad w_h = \mathrm{softmax}(f_h)
 
     where channel c belongs to head h(c). Positions outside the text and padding contribute 0, but
-    the softmax is always over the whole kernel. With ``is_causal`` the last of the K positions is
-    the node itself.
-
-    Args:
-        width: hidden size.
-        heads: number of heads H, each with a separate kernel; must divide ``width``.
-        kernel: kernel size K.
-        taps: function that builds the module that computes the logits f.
-        is_causal: use earlier nodes and the node itself only.
-        dropout: dropout probability of the weights w (the paper's DropConnect).
+    the softmax is over the whole kernel. With ``is_causal`` the last position is the node.
     """
 
     def __init__(
@@ -123,14 +106,7 @@ class SoftmaxConvolution(GraphLayer):
         bias: EdgeTerm | None = None,
         **_: Any,
     ) -> Tensor:
-        """Return features ``[..., N, width]`` from x of the same shape.
-
-        Args:
-            x: features.
-            graph: :attr:`graph`, bound to the sizes of x.
-            cache: cache of the gated features of earlier nodes; the gated features of x are added.
-            bias: edge bias whose exponential multiplies the weights; -inf on edges from padding.
-        """
+        """Return features ``[..., N, width]`` from x of the same shape."""
         x = F.glu(self.gate(x))
         weight = self._edge_weights(self.dropout(self.taps(x).softmax(-2)), graph)
         if bias is not None:
@@ -143,12 +119,7 @@ class SoftmaxConvolution(GraphLayer):
         return out
 
     def _edge_weights(self, weight: Tensor, graph: Graph) -> Tensor:
-        """Return the weight of each edge, ``[..., E, H]``: the kernel entry at the edge's offset.
-
-        Args:
-            weight: kernel of all nodes, ``[K, H]``, or of each node, ``[..., N, K, H]``.
-            graph: graph of E edges.
-        """
+        """Return the kernel entry at the offset of each edge, ``[..., E, H]``."""
         # Distance of the node from the first kernel position.
         first = self.kernel - 1 if self.is_causal else self.kernel // 2
         tap = graph.cached(("tap", first), lambda: first - offsets(graph))
@@ -160,14 +131,7 @@ class SoftmaxConvolution(GraphLayer):
 
 
 class ConvolutionBackbone(nn.Module):
-    """Stack of convolution layers with one window per layer.
-
-    Args:
-        name: name of the model, for error messages.
-        layers: layers called as ``layer(x, graph, bias=, cache=)``.
-        graphs: pattern of each layer.
-        norm: norm after the last layer.
-    """
+    """Stack of convolution layers with one window per layer."""
 
     def __init__(
         self, name: str, layers: Sequence[nn.Module], graphs: Sequence[Pattern], norm: nn.Module
@@ -184,14 +148,7 @@ class ConvolutionBackbone(nn.Module):
         graph: Pattern | None = None,
         memory: Memory | None = None,
     ) -> Tensor:
-        """Return the output features, of the shape of x.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: description of the padding and packing of x, with the decoding cache, if any.
-            graph: must be None, because the kernel sizes define the graphs.
-            memory: encoder states for the cross-attention of the decoder.
-        """
+        """Return the output features, of the shape of x."""
         refuse_graph(self.name, graph)
         sequences = sequences or SequenceBatch.of_features(x)
         terms: dict[str, Any] = {} if memory is None else memory.terms(sequences)
@@ -207,8 +164,7 @@ class ConvolutionBackbone(nn.Module):
 class LightConv(EncoderDecoderModel):
     """Encoder-decoder with lightweight convolutions instead of self-attention.
 
-    ``model.logits(states)`` gives the logits of the next token at each position. As in the
-    Transformer, the decoder attends to the output of the encoder.
+    As in the Transformer, the decoder attends to the output of the encoder.
 
     Args:
         depth: number of layers, in the encoder and in the decoder.

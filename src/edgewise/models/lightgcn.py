@@ -37,15 +37,13 @@ class LightGCN(Recommender):
     Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
 
     Args:
-        num_users: number of users.
-        num_items: number of items.
         width: embedding size.
         hops: number of propagation steps (0 = none).
         cosine: score by cosine similarity instead of the inner product.
         low_pass: weight w of a low-pass filter of the graph (0 = none). In evaluation and
             prediction, :math:`w \log(\max(f_{ui}, 0) + 0.001)` is added to :math:`s_{ui}`, with the
-            scores f of ``edgewise.models.lightgcn.low_pass_filter``. The filter has no parameters.
-            It is not used in training, because it contains the interactions that are trained on.
+            scores f of ``edgewise.models.lightgcn.low_pass_filter``. It is not used in training,
+            because it contains the interactions that are trained on.
 
     Example:
         >>> import torch
@@ -96,35 +94,14 @@ lightgcn = model_factory(LightGCN, hops=0, low_pass=0)
 def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
     r"""Return the scores ``[B, items]`` of a low-pass filter of the graph, without parameters.
 
-    R is the matrix ``[users, items]`` of interactions, 1 or 0. D_U and D_I are the degrees of users
-    and items, :math:`\tilde R = D_U^{-1/2} R D_I^{-1/2}` and :math:`P = \tilde R^\top \tilde R`,
-    which is two hops of LightGCN's propagation. The score of an item for a user is
+    .. math:: f_{ui} = \big[ R D_I^{-p} (P + α V V^\top) (I - γ P) D_I^p \big]_{ui}, \qquad
+              P = \tilde R^\top \tilde R, \quad \tilde R = D_U^{-1/2} R D_I^{-1/2}
 
-    .. math:: f_{ui} = \big[ R D_I^{-p} (P + α V V^\top) (I - γ P) D_I^p \big]_{ui}
-
-    with p = 0.35, α = 0.2 and γ = 0.5. V are the first 448 right singular vectors of
-    :math:`\tilde R`. The first factor smooths the interactions over similar items (GF-CF), and the
-    second factor reduces what has become too smooth, such as popularity (one step of BSPM's
-    sharpening). The degree exponent p is 0 and 0.5 in the two terms of GF-CF.
-
-    The singular vectors are computed once per graph and cached.
-
-    Args:
-        users: user indices ``[B]``.
-        graph: graph of users and then items, with each interaction in both directions.
-        num_users: number of users.
-
-    Papers: Shen et al., How powerful is graph convolution for recommendation?, 2021; Choi et al.,
-    Blurring-sharpening process models for collaborative filtering, 2023
-
-    Example:
-        >>> import torch
-        >>> from edgewise import graphs
-        >>> from edgewise.models.lightgcn import low_pass_filter
-        >>> pairs = torch.tensor([[0, 0, 1], [2, 3, 3]])  # two users, and two items after them
-        >>> graph = graphs.edges(torch.cat([pairs, pairs.flip(0)], dim=1), 4)
-        >>> low_pass_filter(torch.tensor([1]), graph, 2)  # user 1 has item 1
-        tensor([[0.0763, 0.5312]])
+    R is the matrix ``[users, items]`` of interactions, D_U and D_I are the degrees, p = 0.35, α =
+    0.2, γ = 0.5, and V are the first 448 right singular vectors of R̃, computed once per graph. The
+    first factor is GF-CF (Shen et al., How powerful is graph convolution for recommendation?,
+    2021), the second one step of sharpening (Choi et al., Blurring-sharpening process models for
+    collaborative filtering, 2023).
     """
     to_users, to_items, weight, vectors, values = graph.cached(
         ("low pass", num_users), lambda: _both_directions(graph, num_users)
@@ -145,13 +122,7 @@ def low_pass_filter(users: Tensor, graph: Graph, num_users: int) -> Tensor:
 
 
 def _both_directions(graph: Graph, num_users: int) -> tuple[Graph, Graph, Tensor, Tensor, Tensor]:
-    """Return the edges to users, the edges to items, and the first singular vectors and values.
-
-    Returns:
-        Two graphs on all N nodes, with the interactions in the same order; the weight of each
-        interaction; the right singular vectors ``[N, K]``, 0 for users; and the singular values
-        ``[K]``.
-    """
+    """Return the edges to users, those to items, their weights, singular vectors and values."""
     source, target = graph.edge_index
     chosen = target < num_users
     pairs = torch.stack([source[chosen], target[chosen]])

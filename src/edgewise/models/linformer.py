@@ -60,8 +60,6 @@ class LinformerConfig(TextConfig):
 def linformer(config: LinformerConfig) -> TextModel:
     """Build a Linformer encoder with a masked-language-model head.
 
-    ``model.logits(states)`` gives the logits of the masked language model.
-
     Example:
         >>> import torch
         >>> from edgewise import models
@@ -95,12 +93,7 @@ def linformer(config: LinformerConfig) -> TextModel:
 
 
 def new_projection(rank: int, max_length: int) -> nn.Parameter:
-    """Return a new projection E or F, ``[rank, max_length]``; entries have variance 1 / max_length.
-
-    Args:
-        rank: number of projected rows.
-        max_length: max length of a text in tokens.
-    """
+    """Return a matrix E or F, ``[rank, max_length]``, with entries of variance 1 / max_length."""
     return nn.Parameter(torch.randn(rank, max_length) * max_length**-0.5)
 
 
@@ -110,15 +103,6 @@ class LinformerAttention(GraphLayer):
     .. math:: \mathrm{head} = \mathrm{softmax}\big(Q (E K)^\top / \sqrt D\big)\, F V
 
     A text of T tokens uses the first T columns of E and F, as if it were padded with zeros.
-
-    Args:
-        width: hidden size.
-        heads: number of heads; must divide ``width``.
-        rank: number of projected rows k.
-        max_length: max length of a text in tokens.
-        sharing: "heads": E and F are parameters; "key_values": one parameter, E = F; "layers": no
-            parameter, each call passes the matrix as ``shared``.
-        dropout: dropout probability of the attention weights.
     """
 
     def __init__(
@@ -148,14 +132,7 @@ class LinformerAttention(GraphLayer):
         real: Tensor | None = None,
         shared: Tensor | None = None,
     ) -> Tensor:
-        """Return features ``[B, T, width]`` from x of the same shape.
-
-        Args:
-            x: features.
-            graph: graph from the k projected rows to the tokens.
-            real: ``[B, T]``, True for tokens that are not padding; None if there is no padding.
-            shared: matrix used as E and F, ``[rank, max_length]``, if this module has none.
-        """
+        """Return features ``[B, T, width]`` from x of the same shape."""
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         if real is not None:
             key, value = (rows * real[..., None, None].to(x) for rows in (key, value))
@@ -172,13 +149,7 @@ class LinformerAttention(GraphLayer):
 
 
 class LinformerBackbone(SingleTextBackbone):
-    """Stack of Linformer layers over padded texts.
-
-    Args:
-        layers: layers called as ``layer(x, graph, real=, shared=)``.
-        max_length: max length of a text in tokens.
-        shared: matrix E = F of all layers, or None if each layer has its own.
-    """
+    """Stack of Linformer layers over padded texts."""
 
     name = "linformer"
 

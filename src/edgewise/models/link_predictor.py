@@ -43,10 +43,9 @@ class LinkPredictor(nn.Module):
         decoder: how the embeddings of a pair are scored: "dot" (inner product) or "network" (a
             two-layer network).
         dropout: dropout probability between the layers.
-        overlap: add to the score the output of a network on five features of the pair: the
-            number of common neighbours, the Adamic–Adar and resource allocation indices, and both
-            degrees. Message passing on single nodes cannot count common neighbours (Zhang et al.,
-            Labeling trick, 2021).
+        overlap: add to the score a network of five features of the pair: the number of common
+            neighbours (which message passing on single nodes cannot count; Zhang et al., Labeling
+            trick, 2021), the Adamic–Adar and resource allocation indices, and both degrees.
 
     Example:
         >>> import torch
@@ -83,14 +82,7 @@ class LinkPredictor(nn.Module):
         )
 
     def forward(self, pairs: Tensor, graph: Pattern) -> Tensor:
-        """Return scores ``[M]`` of M pairs of nodes ``[2, M]``.
-
-        The order of the two nodes of a pair has no effect.
-
-        Args:
-            pairs: node indices ``[2, M]``.
-            graph: the input graph, without the edges to predict.
-        """
+        """Return scores ``[M]`` of M pairs of nodes ``[2, M]``, in any order of the two nodes."""
         return self.score(self.embed(graph), pairs, graph)
 
     def embed(self, graph: Pattern) -> Tensor:
@@ -99,13 +91,7 @@ class LinkPredictor(nn.Module):
         return z
 
     def score(self, z: Tensor, pairs: Tensor, graph: Pattern) -> Tensor:
-        """Return scores ``[M]`` of M pairs of nodes.
-
-        Args:
-            z: states of all nodes, ``[N, width]``, from :meth:`embed`.
-            pairs: node indices ``[2, M]``.
-            graph: graph in which common neighbours are counted, with ``overlap``.
-        """
+        """Return scores ``[M]`` of pairs ``[2, M]`` from the states ``[N, width]`` of all nodes."""
         product = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
         out: Tensor = product.sum(-1) if self.decoder is None else self.decoder(product).squeeze(-1)
         if self.overlap is None:
@@ -116,10 +102,7 @@ class LinkPredictor(nn.Module):
 
 
 def _structure(pairs: Tensor, graph: Graph) -> Tensor:
-    """Return log(1 + a · feature) of five structural features of each pair of nodes, ``[M, 5]``.
-
-    The factor a is 1 for degrees and ``SCALE`` for the other features.
-    """
+    """Return log(1 + a · feature) of the five features of each pair of nodes, ``[M, 5]``."""
     degrees = graph.in_degree()[pairs].sort(0).values.t()
     return torch.cat([SCALE * common_neighbours(pairs, graph), degrees], dim=1).log1p()
 

@@ -64,8 +64,6 @@ class LlamaConfig(TextConfig):
 def llama(config: LlamaConfig) -> TextModel:
     """Build a Llama language model.
 
-    ``model.logits(states)`` gives the logits of the next token at each position.
-
     Example:
         >>> import torch
         >>> from edgewise import models

@@ -66,8 +66,6 @@ class LongformerConfig(TextConfig):
 def longformer(config: LongformerConfig) -> LongformerModel:
     """Build a Longformer encoder with a masked-language-model head.
 
-    ``model.logits(states)`` gives the logits of the masked language model.
-
     Example:
         >>> import torch
         >>> from edgewise import models
@@ -115,19 +113,11 @@ def longformer(config: LongformerConfig) -> LongformerModel:
 
 
 class LongformerAttention(GraphLayer):
-    r"""Sliding-window attention of tokens and global attention of hubs.
+    r"""Sliding-window attention of tokens and global attention of hubs, with one softmax.
 
     .. math::
         o_i = \mathrm{attend}(Q x_i, K x_j, V x_j), \; j \in \mathrm{window}(i) \cup \mathrm{hubs};
         \qquad o_g = \mathrm{attend}(Q' x_g, K' x_j, V' x_j), \; j \in \mathrm{text}
-
-    A token attends to its window and to the hubs with one softmax and the same key projection. The
-    outputs of hubs come from the second formula only.
-
-    Args:
-        width: hidden size.
-        heads: number of heads; must divide ``width``.
-        dropout: dropout probability of the attention weights.
     """
 
     def __init__(self, width: int, heads: int, *, dropout: float = 0.0) -> None:
@@ -150,15 +140,8 @@ class LongformerAttention(GraphLayer):
             projection.bias.copy_(bias)
 
     def forward(self, x: Tensor, graph: Pattern, *, hubs: Tensor, hub_graph: Pattern) -> Tensor:
-        """Return features ``[..., N, width]`` from x of the same shape.
-
-        Args:
-            x: features.
-            graph: window and hubs that each token attends to.
-            hubs: node indices of the hubs, ``[G]``.
-            hub_graph: graph from all nodes to the hubs. It has G targets, or G · H targets, one per
-                hub and head; the second form is faster for few hubs, because no keys and values are
-                computed.
+        """Return features ``[..., N, width]``. ``hub_graph`` leads to the hubs ``[G]``, with G
+        targets, or G · H targets, one per hub and head, which is faster for few hubs.
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
@@ -200,14 +183,7 @@ class LongformerAttention(GraphLayer):
 
 
 class LongformerBackbone(nn.Module):
-    """Stack of Longformer layers, with one window per layer.
-
-    Args:
-        layers: layers called as ``layer(x, graph, hubs=, hub_graph=)``.
-        graphs: window of each layer.
-        hubs: default positions of the hubs in each text.
-        heads: number of attention heads.
-    """
+    """Stack of Longformer layers, with one window per layer."""
 
     caches = False
 
@@ -231,15 +207,7 @@ class LongformerBackbone(nn.Module):
         memory: Memory | None = None,
         global_attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """Return the states of x, of the same shape; states of padding are 0.
-
-        Args:
-            x: features ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-            sequences: padding, packing and positions.
-            graph: local attention graph, instead of the layers' windows.
-            memory: must be None, because there is no cross-attention.
-            global_attention_mask: 1 for hubs, ``[B, T]`` or ``[N]``.
-        """
+        """Return the states of x, of the same shape; states of padding are 0."""
         sequences = sequences or SequenceBatch.of_features(x)
         refuse_cache("longformer", sequences, memory)
         mask = global_attention_mask
@@ -278,14 +246,7 @@ class LongformerBackbone(nn.Module):
         hubs_by_text: Sequence[Sequence[int]],
         sizes: list[int] | None,
     ) -> Tensor:
-        """Apply the layers to packed texts, or to texts of equal length if ``sizes`` is None.
-
-        Args:
-            x: features ``[N, width]`` of packed texts, or ``[B, T, width]``.
-            patterns: local attention graph of each layer.
-            hubs_by_text: positions of the hubs in each text; one list if ``sizes`` is None.
-            sizes: number of tokens of each packed text.
-        """
+        """Apply the layers to packed texts, or to texts of equal length if ``sizes`` is None."""
         lengths = [x.shape[-2]] if sizes is None else sizes
         firsts = itertools.accumulate(lengths, initial=0)
         hub_nodes, hub_counts = [], []
@@ -339,11 +300,8 @@ def _add_hub_sources(
 
 
 class LongformerModel(TextModel):
-    """Longformer text model, whose calls take a mask of the hubs (tokens with global attention).
-
-    Attributes:
-        separator: for question answering, id of the token after the question and after the text;
-            ``None`` for other models. The tokens of the question are then the default hubs.
+    """Text model whose calls take a mask of the hubs, the tokens with global attention; by default
+    those of the question, before the first ``separator``, in question answering.
     """
 
     backbone: LongformerBackbone
@@ -362,22 +320,7 @@ class LongformerModel(TextModel):
         **other: Any,
     ) -> Tensor:
         """Return the last hidden states, ``[B, T, width]``, or ``[N, width]`` of a packed batch.
-
-        Args:
-            input_ids: token ids ``[B, T]``, or ``[N]`` with ``sizes``.
-            attention_mask: ``[B, T]``, 0 for padding, which must be at the ends of a text.
-            token_type_ids: token types, of the shape of ``input_ids``, if the model has types.
-            global_attention_mask: of the shape of ``input_ids``, 1 for hubs. Defaults to the tokens
-                of the question for question answering, and to the model's ``hubs`` otherwise.
-            sizes: number of tokens of each text of a packed batch.
-            positions: positions, of the shape of ``input_ids``. Defaults to 0, 1, ... per text.
-            graph: local attention graph, instead of the layers' windows.
-            other: ``memory`` and ``cache``, which are not supported.
-
-        Raises:
-            ArgumentError: the arguments are invalid for :class:`edgewise.layers.TextModel`, the
-                mask of hubs has the wrong shape, padding is within a text, a text is too short
-                for its hubs, or a text with a question has fewer than two separators.
+        ``global_attention_mask`` has the shape of ``input_ids``, 1 for hubs.
         """
         sequences = SequenceBatch(
             input_ids,

@@ -35,9 +35,6 @@ class MaskedAutoencoder(nn.Module):
 
     Args:
         width: hidden size of the encoder, a multiple of 4.
-        depth: number of encoder layers.
-        heads: number of attention heads per encoder layer.
-        ffn_dim: FFN dimension of the encoder.
         decoder_width: hidden size of the decoder, a multiple of 4. The decoder is used only in
             pre-training.
         decoder_depth: number of decoder layers.
@@ -117,15 +114,9 @@ class MaskedAutoencoder(nn.Module):
         self.num_visible, self.normalised = int(patches.num_patches * (1 - mask_ratio)), normalised
 
     def forward(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Return predictions ``[B, masked, patch² · C]`` for the masked patches.
+        """Return predictions ``[B, masked, patch² · C]`` of the masked patches, sorted by noise.
 
-        Args:
-            images: images ``[B, C, height, width]``.
-            noise: a random number for each patch, ``[B, patches]`` in raster order. The patches
-                with the lowest numbers stay visible; the others are masked.
-
-        Returns:
-            Predicted pixels, with the masked patches in ascending order of ``noise``.
+        ``noise`` has a random number for each patch, ``[B, patches]``; the lowest stay visible.
         """
         order = self._order(images, noise)
         visible, masked = order[:, : self.num_visible], order[:, self.num_visible :]
@@ -159,14 +150,7 @@ class MaskedAutoencoder(nn.Module):
         return nn.functional.mse_loss(predicted, self.targets(images, noise))
 
     def classifier(self, out_width: int, *, pool: Pooling = "class") -> nn.Sequential:
-        """Return a Vision Transformer with this encoder and a new head, for fine-tuning.
-
-        The encoder is shared, not copied. Images must have the size of pre-training.
-
-        Args:
-            out_width: number of outputs per image, such as the number of classes.
-            pool: how the patch states are pooled to one vector, such as "mean" or "class".
-        """
+        """Return a Vision Transformer with this encoder (shared, not copied) and a new head."""
         width = self.positions.table.shape[1]
         head = nn.Linear(width, out_width)
         return nn.Sequential(
@@ -201,13 +185,7 @@ def _gather_patches(x: Tensor, index: Tensor) -> Tensor:
 
 
 class _Sinusoids(nn.Module):
-    """Fixed 2-D sinusoidal positions, added to the features; zero for the class token.
-
-    Args:
-        grid: number of rows and columns of patches.
-        width: hidden size; a quarter of the features each for the sines and the cosines of the
-            column and of the row.
-    """
+    """Fixed 2-D sinusoidal positions, added to the features; zero for the class token."""
 
     table: Tensor
 

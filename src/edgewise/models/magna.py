@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.attention.scores import Additive
@@ -29,21 +28,14 @@ from edgewise.layers import (
     Linear,
     symmetric_weight,
 )
+from edgewise.models.arguments import model_function
 
 
 def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: float) -> Tensor:
     r"""Diffuse values by personalised PageRank, in O(hops · E) time (MAGNA, equation 5).
 
-    The iteration :math:`Z^{k+1} = (1 - \alpha) A Z^k + \alpha Z^0` converges to
-    :math:`\alpha (I - (1 - \alpha) A)^{-1} Z^0`. This multiplies an eigenvector of A with
-    eigenvalue λ by α / (1 - (1 - α) λ).
-
-    Args:
-        value: Z⁰, ``[..., N, H, D]``.
-        graph: graph whose edges are in the order of ``weight``.
-        weight: entries of A, ``[..., E, H]``.
-        hops: number of steps K; 0 returns ``value``.
-        alpha: restart probability; 1 returns ``value``.
+    :math:`Z^{k+1} = (1 - \alpha) A Z^k + \alpha Z^0`, from values ``[..., N, H, D]`` and weights A
+    ``[..., E, H]``, converges to :math:`\alpha (I - (1 - \alpha) A)^{-1} Z^0`.
     """
     out = value
     for _ in range(hops):
@@ -52,17 +44,8 @@ def diffuse(value: Tensor, graph: Graph, weight: Tensor, *, hops: int, alpha: fl
 
 
 class OutputPropagation(GraphLayer):
-    """Propagate the outputs of nodes over the graph by personalised PageRank (APPNP).
-
-    Self-loops are added, edges have the weights of GCN, 1/√(d_i d_j), and the restart probability
-    is 0.1. A node's output becomes a weighted sum over its neighbourhood, so a training label also
-    trains the outputs of unlabelled neighbours.
-
-    Args:
-        hops: number of steps; 0 returns the outputs unchanged.
-
-    Paper: Gasteiger et al., Predict then propagate: graph neural networks meet personalized
-    PageRank, 2019
+    """Propagate node outputs by PageRank with GCN's weights and restart probability 0.1 (Gasteiger
+    et al., Predict then propagate: graph neural networks meet personalized PageRank, 2019).
     """
 
     def __init__(self, hops: int) -> None:
@@ -79,17 +62,8 @@ class OutputPropagation(GraphLayer):
 
 
 class MultiHopAttention(GraphLayer):
-    """Multi-hop attention: weights are computed once and used for all hops (Wang et al., 2021).
-
-    The score is leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j)), on the graph with self-loops. One hop
-    with ``alpha=0`` is attention to the direct neighbours, as in GAT.
-
-    Args:
-        width: hidden size, a multiple of ``heads``.
-        heads: number of heads.
-        hops: number of diffusion steps; see :func:`diffuse`.
-        alpha: restart probability of the diffusion.
-        dropout: dropout probability of the attention weights.
+    """Multi-hop attention, whose weights are computed once for all hops (Wang et al., 2021), with
+    the score leaky(a·tanh(W_q h_i) + b·tanh(W_k h_j)). One hop with ``alpha=0`` is GAT.
     """
 
     def __init__(
@@ -122,7 +96,7 @@ class MultiHopAttention(GraphLayer):
         return projected
 
 
-@checked(hops=0, output_hops=0)
+@model_function(hops=0, output_hops=0)
 def magna(
     in_width: int,
     out_width: int,
@@ -141,16 +115,8 @@ def magna(
     ``depth * hops + output_hops`` steps away and on no others.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
         hops: number of diffusion steps per layer (0 = none).
         alpha: restart probability of the diffusion.
-        dropout: dropout probability.
-        output_hops: number of steps that propagate the outputs over the graph by personalised
-            PageRank (0 = none); see :class:`OutputPropagation`.
 
     Example:
         >>> import torch

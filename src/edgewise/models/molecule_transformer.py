@@ -38,16 +38,7 @@ SLOPE_SCALE = 0.1  # Factor of the initial weights of the last layers in the con
 
 
 class BondLayer(GraphLayer):
-    """Pre-norm Transformer layer with linear maps of bond features added to keys and values.
-
-    The maps of bond features are applied without allocating a tensor of shape ``[E, width]``.
-
-    Args:
-        width: hidden size; the FFN dimension is twice as large.
-        heads: number of attention heads.
-        edge_width: number of features per bond.
-        dropout: dropout probability.
-    """
+    """Pre-norm Transformer layer with maps of bond features in keys and values."""
 
     reads_edge_attr = True
 
@@ -68,23 +59,13 @@ class BondLayer(GraphLayer):
 
 
 class ConditionalHead(nn.Module):
-    r"""Regression head for properties that depend almost linearly on the measurement conditions.
+    r"""Regression head for properties that depend almost linearly on the measurement conditions c.
 
     .. math:: y = a(z) + b(z) \cdot c + f([z; c])
 
-    Intercept a and slopes b depend on the molecule; f is the nonlinear remainder. The slopes b are
-    the sum of a learned vector that all molecules share and the output of a network. When training
-    starts, f is small, and the slopes differ little between molecules. This helps for new molecules
-    if the property is nearly linear: for example, the logit of the dissolved fraction is nearly
-    linear in the logarithm of the pressure (Henry's law) and in the temperature. Without conditions
-    the output is a(z).
-
-    Args:
-        width: size of z, the representation of the molecule.
-        condition_width: number of conditions c (0 = none).
-        out_width: number of outputs y.
-        hidden: hidden size of the networks a, b and f.
-        dropout: dropout probability within these networks.
+    The slopes b are a vector shared by all molecules plus the output of a network; f is small at
+    first. For example, the logit of the dissolved fraction is nearly linear in the logarithm of the
+    pressure (Henry's law) and the temperature.
     """
 
     def __init__(
@@ -113,12 +94,7 @@ class ConditionalHead(nn.Module):
                 last.weight.data *= SLOPE_SCALE
 
     def forward(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Return outputs ``[B, out_width]``.
-
-        Args:
-            z: representations ``[B, width]``.
-            condition: conditions ``[B, condition_width]``; required if the head has conditions.
-        """
+        """Return outputs ``[B, out_width]``."""
         if self.rest is None:
             intercept: Tensor = self.lines(z)
             return intercept
@@ -197,15 +173,7 @@ class MoleculeTransformer(GraphLayer):
         global_attr: Tensor | None = None,
         descriptors: Tensor | None = None,
     ) -> Tensor:
-        """Return predicted properties ``[B, out_width]``, one row per molecule.
-
-        Args:
-            x: atom features ``[N, in_width]``.
-            graph: graph of the bonds.
-            edge_attr: bond features ``[E, edge_width]``; ones by default.
-            batch: assignment of atoms to the B molecules; see :mod:`edgewise.models`.
-            global_attr: measurement conditions ``[B, global_width]``.
-            descriptors: molecular descriptors ``[B, descriptor_width]``.
+        """Return predicted properties ``[B, out_width]``. Bond features are ones by default.
 
         Raises:
             ArgumentError: the model has conditions or descriptors, and the argument is missing.

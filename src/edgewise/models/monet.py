@@ -13,23 +13,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_given, checked
+from edgewise._utils.arguments import check_given
 from edgewise.attention.attend import aggregate
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern
 from edgewise.layers import GraphLayer, GraphSequential, Linear, check_edge_attr
 from edgewise.layers.sparse import check_node_features
+from edgewise.models.arguments import model_function
 
 
 class MoNetLayer(GraphLayer):
-    """Convolution with learned Gaussian kernels over edge pseudo-coordinates.
-
-    Args:
-        in_width: number of input features per node.
-        out_width: number of output features per node.
-        kernels: number of Gaussian kernels.
-        edge_width: number of pseudo-coordinates p per edge.
-    """
+    """Convolution with learned Gaussian kernels over edge pseudo-coordinates."""
 
     reads_edge_attr = True
 
@@ -43,14 +37,7 @@ class MoNetLayer(GraphLayer):
         self.own = Linear(in_width, out_width)
 
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
-        """Return features ``[..., N, out_width]``.
-
-        Args:
-            x: node features ``[..., N, in_width]``.
-            graph: message-passing graph.
-            edge_attr: pseudo-coordinates ``[E, edge_width]``; if ``edge_width`` is 2, they default
-                to :func:`degrees`.
-        """
+        """Return features ``[..., N, out_width]``."""
         graph = bind_to_nodes(graph, x)
         check_node_features(x, self.linear.weight)
         width = self.coordinates.in_features
@@ -74,30 +61,23 @@ class MoNetLayer(GraphLayer):
 
 
 def degrees(graph: Graph) -> Tensor:
-    """Return pseudo-coordinates ``[E, 2]`` from the node degrees, (1/√d_i, 1/√d_j).
-
-    Args:
-        graph: graph with E edges.
-    """
+    """Return pseudo-coordinates ``[E, 2]`` from the node degrees, (1/√d_i, 1/√d_j)."""
     scale = graph.in_degree().clamp(min=1).double().rsqrt()
     return torch.stack([scale[graph.target], scale[graph.source]], dim=-1)
 
 
-@checked()
+@model_function()
 def monet(
     in_width: int, out_width: int, *, edge_width: int = 2, width: int = 64, kernels: int = 3
 ) -> GraphSequential:
     """Build a MoNet (mixture model network) of two convolutions.
 
     Called as ``model(x, graph, edge_attr=coordinates [E, edge_width])``. A node's output depends on
-    the features of the nodes up to 2 steps away, and on the pseudo-coordinates of the edges between
-    them. The default pseudo-coordinates also depend on the in-degrees of these nodes.
+    the nodes and pseudo-coordinates up to 2 steps away, and by default on the in-degrees of these
+    nodes.
 
     Args:
-        in_width: number of input features per node.
-        out_width: number of outputs per node, such as the number of classes.
         edge_width: number of pseudo-coordinates per edge (with 2, they default to node degrees).
-        width: hidden size.
         kernels: number of Gaussian kernels.
 
     Example:

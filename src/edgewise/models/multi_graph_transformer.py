@@ -36,7 +36,6 @@ class MultiGraphTransformer(GraphLayer):
     graph, the model is a graph Transformer; if this graph is complete, a plain Transformer.
 
     Args:
-        out_width: number of outputs per graph, such as the number of classes or targets.
         edge_width: number of graphs G; each has ``heads / G`` heads (0 = one graph).
 
     Example:
@@ -89,14 +88,10 @@ class MultiGraphTransformer(GraphLayer):
         edge_attr: Tensor | None = None,
         batch: Membership = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``, one row per graph.
+        """Return outputs ``[B, out_width]``.
 
-        Args:
-            x: node features ``[N, in_width]``.
-            graph: union of the G graphs, each edge once.
-            edge_attr: ``[E, G]``, entry e, g is positive if edge e is in graph g. By default every
-                edge is in all graphs.
-            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
+        Edge e is in graph g if ``edge_attr[e, g]`` is positive; by default every edge is in all
+        graphs.
         """
         graph, weight = bind_to_nodes(graph, x), self.embed.weight
         # Compare before the cast, which could round small numbers to 0.

@@ -61,8 +61,7 @@ class PerformerConfig(TextConfig):
 def performer(config: PerformerConfig) -> TextModel:
     """Build a Performer language model.
 
-    ``model.logits(states)`` gives logits over the vocabulary for each token. There is no dropout of
-    attention weights, because these are never computed.
+    There is no dropout of attention weights, because these are never computed.
 
     Example:
         >>> import torch
@@ -91,15 +90,7 @@ def performer(config: PerformerConfig) -> TextModel:
 
 
 def orthogonal_features(count: int, width: int, generator: torch.Generator | None = None) -> Tensor:
-    """Sample W ``[count, width]`` with Gaussian rows; each block of ``width`` rows is orthogonal.
-
-    Orthogonal rows reduce the error of the random features.
-
-    Args:
-        count: number of random features, the rows of W.
-        width: head size, the number of columns of W.
-        generator: random number generator.
-    """
+    """Sample W ``[count, width]``: Gaussian rows, orthogonal in each block of ``width`` rows."""
     blocks = -(-count // width)
     directions, upper = torch.linalg.qr(torch.randn(blocks, width, width, generator=generator))
     # Multiplied by the signs of R's diagonal, Q is uniform over the orthogonal group.
@@ -110,12 +101,8 @@ def orthogonal_features(count: int, width: int, generator: torch.Generator | Non
 
 
 class Sums(NamedTuple):
-    """Running sums over the keys read so far, from which causal attention continues.
-
-    Attributes:
-        sums: sums of φ(k) vᵀ (first Dv columns) and of φ(k) (last column), divided by
-            exp(max_exponent), ``[B, H, m, Dv + 1]``.
-        max_exponent: largest exponent of the keys so far, ``[B, H]``.
+    """Sums over earlier keys: of φ(k) vᵀ and, in the last column, of φ(k), divided by
+    exp(max_exponent), ``[B, H, m, Dv + 1]``; and the largest exponent of these keys, ``[B, H]``.
     """
 
     sums: Tensor
@@ -123,14 +110,8 @@ class Sums(NamedTuple):
 
 
 def linear_attention(query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor) -> Tensor:
-    r"""Return :math:`φ(q_i) \sum_j φ(k_j) v_j^\top / φ(q_i) \sum_j φ(k_j)`, ``[B, T, H, Dv]``.
-
-    Args:
-        query: features φ of the queries, ``[B, T, H, m]``; a constant factor per query cancels.
-        key: features φ of the keys, divided by exp(max_exponent), ``[B, T, H, m]``.
-        max_exponent: largest exponent in the features of each key, ``[B, T, H]``; -inf for padding,
-            which then has weight 0.
-        value: values ``[B, T, H, Dv]``.
+    r"""Return :math:`φ(q_i) \sum_j φ(k_j) v_j^\top / φ(q_i) \sum_j φ(k_j)`, ``[B, T, H, Dv]``. Keys
+    are divided by exp(max_exponent ``[B, T, H]``), which is -inf for padding.
     """
     if not max_exponent.numel():
         return value * 0
@@ -143,21 +124,8 @@ def linear_attention(query: Tensor, key: Tensor, max_exponent: Tensor, value: Te
 def prefix_attention(
     query: Tensor, key: Tensor, max_exponent: Tensor, value: Tensor, past_sums: Sums | None = None
 ) -> tuple[Tensor, Sums]:
-    """Compute causal linear attention: like :func:`linear_attention`, with sums over j ≤ i.
-
-    The text is processed in chunks. Pairs within a chunk are computed explicitly; earlier chunks
-    enter through their sums. The sums for a token are scaled by the largest exponent up to that
-    token, so that a large later key cannot make them underflow.
-
-    Args:
-        query: see :func:`linear_attention`.
-        key: see :func:`linear_attention`.
-        max_exponent: see :func:`linear_attention`.
-        value: see :func:`linear_attention`.
-        past_sums: sums over the earlier keys of the text, from the previous call.
-
-    Returns:
-        Outputs ``[B, T, H, Dv]``, and the sums over all keys including those of this call.
+    """Return causal linear attention (sums over j ≤ i) and its sums, which are scaled by the
+    largest exponent so far, so that a large later key cannot make them underflow.
     """
     sums, past_max = past_sums if past_sums is not None else _empty_sums(key, value)
     outputs = []
@@ -210,16 +178,8 @@ class PerformerAttention(nn.Module):
     .. math:: φ(x) = \frac{1}{\sqrt m} \exp\big(W x' - |x'|^2 / 2\big), \; x' = x / D^{1/4}, \qquad
               \mathrm{E}_W\, φ(q) \cdot φ(k) = e^{q \cdot k / \sqrt D}
 
-    The largest exponents of queries and keys are subtracted before the exponential; they cancel
-    when the output is divided by the sum of the weights. If ``causal``, a cache stores sums over
-    the keys so far, so its size does not grow with the text.
-
-    Args:
-        width: hidden size.
-        heads: number of heads; must divide ``width``.
-        features: number of random features m.
-        redraw_every: number of forward passes in training between resamplings of W (0 = never).
-        causal: whether attention is causal.
+    The largest exponents are subtracted before the exponential; they cancel in the output. If
+    ``causal``, a cache stores sums over the keys, so its size does not grow with the text.
     """
 
     projection: Tensor
@@ -249,17 +209,7 @@ class PerformerAttention(nn.Module):
         self.projection = projection.to(self.projection)
 
     def feature_map(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return φ(x) divided by its largest entry, and the logarithm of that entry.
-
-        Constant factors of φ are omitted, because they cancel in the attention output.
-
-        Args:
-            x: queries or keys ``[B, T, H, D]``.
-
-        Returns:
-            Divided features ``[B, T, H, m]``, and the logarithm of each largest entry,
-            ``[B, T, H]``.
-        """
+        """Return φ(x) without constant factors, divided by its largest entry, and its logarithm."""
         x = x * self.head_width**-0.25
         exponent = x @ self.projection.T - x.square().sum(-1, keepdim=True) / 2
         max_exponent = exponent.detach().amax(-1)
@@ -268,13 +218,7 @@ class PerformerAttention(nn.Module):
     def forward(
         self, x: Tensor, *, real: Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """Return features ``[B, T, width]`` from x of the same shape.
-
-        Args:
-            x: features.
-            real: ``[B, T]``, True for tokens that are not padding; None if there is no padding.
-            cache: cache that stores the sums over earlier keys; the keys of x are added to them.
-        """
+        """Return features ``[B, T, width]`` from x of the same shape."""
         # A call with meta tensors computes nothing, so it does not count as a step.
         if self.training and self.redraw_every and not x.is_meta:
             if self.calls and self.calls % self.redraw_every == 0:
@@ -297,14 +241,7 @@ class PerformerAttention(nn.Module):
 
 
 class PerformerLayer(nn.Module):
-    """Pre-norm block of attention and a feed-forward network.
-
-    Args:
-        attention: module called as ``attention(x, real=, cache=)``.
-        feed_forward: module called as ``feed_forward(x)``.
-        width: hidden size.
-        dropout: dropout probability of the sublayer outputs.
-    """
+    """Pre-norm block of attention and a feed-forward network."""
 
     def __init__(
         self, attention: nn.Module, feed_forward: nn.Module, width: int, *, dropout: float
@@ -321,13 +258,7 @@ class PerformerLayer(nn.Module):
 
 
 class PerformerBackbone(SingleTextBackbone):
-    """Stack of Performer layers over padded texts.
-
-    Args:
-        layers: layers called as ``layer(x, real, cache)``.
-        norm: norm after the last layer.
-        causal: whether the layers are causal, so that a cache can continue a text.
-    """
+    """Stack of Performer layers over padded texts."""
 
     name = "performer"
 

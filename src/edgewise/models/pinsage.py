@@ -25,23 +25,14 @@ from edgewise.models.arguments import model_factory
 
 
 class ImportancePooling(GraphLayer):
-    r"""Weighted mean :math:`\sum_j w_{ij} h_j` of the T nodes most visited by random walks.
-
-    Args:
-        top: number of neighbours T; also the number of walks that start at a node (see
-            :func:`walk_neighbours`).
-        walk_length: length of a walk in steps.
-    """
+    r"""Weighted mean :math:`\sum_j w_{ij} h_j` of the T nodes most visited by random walks."""
 
     def __init__(self, top: int = 32, walk_length: int = 3) -> None:
         super().__init__()
         self.top, self.length = top, walk_length
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        """Return features ``[N, width]`` from x of the same shape.
-
-        The most visited nodes are computed once per graph.
-        """
+        """Return features ``[N, width]``; the most visited nodes are computed once per graph."""
         graph = bind_to_nodes(graph, x)
         near, weight = graph.cached(("walks", self.top, self.length), lambda: self._walk(graph))
         return aggregate(x, near, weight=weight.to(x.dtype))
@@ -52,15 +43,8 @@ class ImportancePooling(GraphLayer):
 
 
 class PinSageLayer(GraphLayer):
-    """Linear PinSage convolution, initialised to the weighted mean of the neighbours.
-
-    With learned embeddings as the only node features, the paper's ReLU and random initial weights
-    make training several times slower.
-
-    Args:
-        width: embedding size.
-        top: number of neighbours, the nodes most visited by random walks.
-        steps: length of a random walk in steps.
+    """PinSage convolution without the paper's ReLU, initialised to the mean of the neighbours:
+    several times faster to train with learned embeddings as the only features.
     """
 
     def __init__(self, width: int, top: int, steps: int) -> None:
@@ -81,8 +65,6 @@ class PinSage(Recommender):
     Called as ``model(users [B], items [M], graph)``; see :class:`edgewise.layers.Recommender`.
 
     Args:
-        num_users: number of users.
-        num_items: number of items.
         width: embedding size.
         top: number of neighbours (the most visited nodes); also the number of random walks that
             start at a node.
@@ -126,26 +108,8 @@ pinsage = model_factory(PinSage)
 def walk_neighbours(
     graph: Graph, *, walks: int = 32, walk_length: int = 3, top: int = 32, seed: int = 0
 ) -> tuple[Graph, Tensor]:
-    r"""Return the nodes that random walks from each node visit most, and their weights.
-
-    Walks go against the edges: each step moves to a uniformly sampled source of the current node. A
-    walk ends early at a node without sources.
-
-    Args:
-        graph: graph with as many targets as sources.
-        walks: number of walks per node.
-        walk_length: length of a walk in steps.
-        top: max number of neighbours T; ties go to the lower node index.
-        seed: random seed of the walks.
-
-    Returns:
-        A graph with edges to each node from at most T visited nodes, without self-loops, sorted by
-        target; and the weight ``[E]`` of each edge, the fraction of the visits to these nodes.
-
-    Raises:
-        ArgumentError: the numbers of targets and sources differ, or a number is below 1.
-
-    Paper: Ying et al., Graph convolutional neural networks for web-scale recommender systems, 2018
+    r"""Return the ``top`` nodes that random walks against the edges visit most from each node, as a
+    graph, and their fractions of the visits ``[E]``. Ties go to the lower index.
     """
     for name, number in (("walks", walks), ("walk_length", walk_length), ("top", top)):
         check_range(name, number, "choose for example 32", least=1)

@@ -86,14 +86,10 @@ class ReformerConfig(TextConfig):
 def reformer(config: ReformerConfig) -> TextModel:
     """Build a Reformer language model with states ``[..., 2 * width]``.
 
-    ``model.logits(states)`` returns logits over the vocabulary for each token.
-
-    If padding adds a chunk to a text, the result for this text changes: the first chunk of a hash
-    round attends to the last chunk of the previous round, which then holds padding, and the number
-    of buckets may change. Hugging Face Transformers behaves in the same way. For a text of 500
-    tokens in chunks of 64, padding to 768 tokens changes gradients by up to 5e-2 with four rounds,
-    and by up to 1.2 with one round. If padding adds no chunk (512 tokens in chunks of 32), or if
-    texts are concatenated without padding (``sizes=``), gradients agree to 1e-13 in float64.
+    If padding adds a chunk to a text, its result changes, as in Hugging Face Transformers: the
+    first chunk of a hash round attends to the last chunk of the previous round, which then holds
+    padding, and the number of buckets may change. If padding adds no chunk, or texts are
+    concatenated without padding (``sizes=``), results agree.
 
     Example:
         >>> import torch
@@ -148,13 +144,7 @@ def reformer(config: ReformerConfig) -> TextModel:
 
 
 class Axial(nn.Module):
-    r"""Add axial position embeddings, :math:`x_p + [R_{p \div c}; C_{p \bmod c}]` with c columns.
-
-    Args:
-        shape: number of rows and columns; position p is in row ``p // columns``.
-        widths: size of the row and of the column vectors.
-        width: feature size, the sum of ``widths``.
-    """
+    r"""Add axial position embeddings, :math:`x_p + [R_{p \div c}; C_{p \bmod c}]` (c columns)."""
 
     def __init__(self, shape: Sequence[int], widths: Sequence[int], width: int) -> None:
         super().__init__()
@@ -188,13 +178,7 @@ class Axial(nn.Module):
 
 @dataclass(frozen=True)
 class Chunks:
-    """Chunk size and neighbouring chunks that each chunk attends to, with wrap-around.
-
-    Attributes:
-        size: number of tokens of a chunk.
-        before, after: number of chunks before and after each chunk.
-        causal: whether tokens attend only to earlier tokens.
-    """
+    """Chunk size in tokens, and number of chunks attended to before and after, with wrap-around."""
 
     size: int
     before: int
@@ -208,15 +192,7 @@ class Chunks:
 
 @dataclass(frozen=True)
 class Texts:
-    """Lengths of the texts in one call of the model.
-
-    Attributes:
-        lengths: for each text, the length that decides its number of chunks: its number of tokens,
-            with padding if the batch is padded. Lengths above the smallest chunk size are rounded
-            up to a multiple of all chunk sizes.
-        sizes: for each text, its number of tokens without padding.
-        packed: whether texts are concatenated without padding.
-    """
+    """Lengths with padding, in whole chunks if long, and without; and whether texts are packed."""
 
     lengths: list[int]
     sizes: list[int]
@@ -225,18 +201,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Hashing:
-    """Parameters of the hash functions; see :func:`reformer`.
-
-    Attributes:
-        num_buckets: number of buckets, or a tuple of its factors; ``None`` to choose it by the text
-            length.
-        rounds: number of hash rounds.
-        seed: random seed; ``None`` to sample in each training step.
-        max_length: maximum length of a text, which decides whether buckets are factorised.
-
-    Raises:
-        ArgumentError: a number of buckets is odd or below 2.
-    """
+    """Parameters of the hash functions; ``max_length`` decides if buckets are factorised."""
 
     num_buckets: int | tuple[int, ...] | None
     rounds: int
@@ -261,10 +226,7 @@ class Hashing:
                 )
 
     def factors(self, max_length: int, chunk: int) -> tuple[int, ...]:
-        """Return the factors of the number of buckets, for texts of ``max_length`` tokens.
-
-        ``chunk`` is the chunk size in tokens.
-        """
+        """Return the factors of the number of buckets."""
         if isinstance(self.num_buckets, int):
             return (self.num_buckets,)
         if self.num_buckets is not None:
@@ -275,17 +237,7 @@ class Hashing:
         return (2**power,)
 
     def rotations(self, heads: int, factors: Sequence[int], like: Tensor, training: bool) -> Tensor:
-        """Return the random matrices R of the hash functions.
-
-        Args:
-            heads: number of heads H.
-            factors: factors of the number of buckets.
-            like: tensor ``[..., D]``, whose dtype and device the result has.
-            training: sample new matrices if there is no seed.
-
-        Returns:
-            Matrices ``[H, D, rounds, sum of factors / 2]``.
-        """
+        """Return the random matrices R of the hash functions."""
         shape = (heads, like.shape[-1], self.rounds, sum(factors) // 2)
         if self.seed is None and training:
             return torch.randn(shape, dtype=like.dtype, device=like.device)
@@ -294,17 +246,7 @@ class Hashing:
 
 
 def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
-    r"""Return the bucket of each vector, :math:`h(x) = \mathrm{argmax}([x R; -x R])`.
-
-    Args:
-        x: vectors ``[..., D]``.
-        rotation: random matrix R, ``[D, sum of factors / 2]``.
-        factors: factors of the number of buckets. Each factor has separate columns of R and a
-            separate argmax.
-
-    Returns:
-        Bucket numbers ``[...]``.
-    """
+    r"""Return the bucket of each vector, :math:`h(x) = \mathrm{argmax}([x R; -x R])`."""
     bucket = torch.zeros(x.shape[:-1], dtype=torch.long, device=x.device)
     product = 1
     halves = [factor // 2 for factor in factors]
@@ -318,21 +260,8 @@ def hash_buckets(x: Tensor, rotation: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 class SortedSlots:
-    """Slots and their chunks. A slot is a position in the order sorted by text, then by bucket.
-
-    A round has one slot per token. The chunks of all rounds of a text form one ring: the last chunk
-    of a round is followed by the first chunk of the next round.
-
-    Args:
-        texts: for each text, its number of tokens, its number of chunks, and the chunk size in
-            tokens. The last chunks may be short or empty.
-        rounds: number of hash rounds.
-        chunks: neighbouring chunks to attend to.
-        device: device of the result.
-
-    Attributes:
-        size, first: number of slots of each text, and the index of its first slot.
-        text, rank, chunk: text of each slot, and its rank and chunk within the text.
+    """Slots sorted by text, then by bucket. The chunks of all rounds of a text form one ring. For
+    each text: size and first slot; for each slot: text, rank and chunk.
     """
 
     def __init__(
@@ -359,11 +288,7 @@ class SortedSlots:
         return slot, self._ends(low, self.text)[0], self._ends(high, self.text)[1]
 
     def over_ends(self) -> tuple[Tensor, Ends]:
-        """Return the attended slots beyond the ends of a round: other rounds and wrap-around.
-
-        Returns:
-            Target slots as ``round * N + slot``, and the ranges of source slots of each target.
-        """
+        """Return the attended slots beyond the ends of a round: other rounds and wrap-around."""
         count, chunk_count = len(self.text), self.chunk_count[self.text]
         near, far = self.chunk + self.steps[0] < 0, self.chunk + self.steps[-1] >= chunk_count
         number = torch.arange(self.rounds * count, device=near.device).view(self.rounds, count)
@@ -392,11 +317,7 @@ class SortedSlots:
 
 @dataclass(frozen=True, repr=False)
 class OthersInLine(Pattern):
-    r"""Attention pattern within a hash round: slot i attends to j ≠ i in neighbouring chunks.
-
-    The pattern depends only on the sizes of the texts, so all rounds share it. For ``texts``, see
-    :class:`SortedSlots`.
-    """
+    r"""Pattern within a hash round, the same in all: slot i attends to j ≠ i in near chunks."""
 
     texts: tuple[tuple[int, int, int], ...]
     chunks: Chunks
@@ -412,15 +333,8 @@ class OthersInLine(Pattern):
 
 @dataclass(frozen=True)
 class SortedGraphs:
-    """Attention graphs over slots, the positions of the tokens sorted by bucket.
-
-    Attributes:
-        node: token in each slot, ``[rounds, N]``.
-        within: for each round, the graph of the edges between slots of this round.
-        across: graph of the edges between rounds and of wrap-around; its targets are the slots
-            ``reader`` and its sources the slots ``read``.
-        reader: target slots of ``across``, as ``round * N + slot``.
-        read: source slots of ``across``, as ``round * N + slot``.
+    """Tokens in the slots ``[rounds, N]``; the edges within each round; and the edges across
+    rounds, from slots ``read`` to slots ``reader`` (``round * N + slot``).
     """
 
     node: Tensor
@@ -434,18 +348,8 @@ class SortedGraphs:
 def sorted_graphs(
     bucket: Tensor, texts: Sequence[tuple[int, int, int]], chunks: Chunks
 ) -> SortedGraphs:
-    """Sort tokens by bucket, and return the attention graphs of the sorted tokens.
-
-    A token attends to itself only if it has no other source in any round. Sorting takes O(n log n)
-    time, and the graphs store a few index ranges for each token.
-
-    Args:
-        bucket: bucket of each token in each round, ``[rounds, N]``, with one text after another.
-        texts: see :class:`SortedSlots`.
-        chunks: neighbouring chunks to attend to.
-
-    Returns:
-        The sorted tokens and their graphs.
+    """Sort tokens by bucket ``[rounds, N]`` and return their graphs, in O(n log n) time. A token
+    attends to itself only if it has no other source in any round.
     """
     (rounds, count), device = bucket.shape, bucket.device
     slots = SortedSlots(texts, rounds, chunks, device)
@@ -509,17 +413,7 @@ def _to_others(stretches: Ends, itself: Tensor) -> Ends:
 
 
 def _to_earlier(stretches: Ends, pieces: Tensor, token: Tensor, target_token: Tensor) -> Ends:
-    """Restrict the ranges of source slots to tokens that precede the target in the text.
-
-    A piece is the tokens of one bucket in one chunk. They are in text order, so the result has one
-    range for each piece.
-
-    Args:
-        stretches: ranges of source slots for each target row.
-        pieces: True for the first slot of each piece.
-        token: text position of the token in each slot.
-        target_token: text position of the target token of each row.
-    """
+    """Restrict source slots to earlier tokens: one range for each piece (bucket within a chunk)."""
     row, begin, end = stretches
     piece_start = pieces.nonzero().flatten()
     number, most = pieces.cumsum(0) - 1, len(token) + 1
@@ -548,19 +442,9 @@ class LSHAttention(nn.Module):
     .. math:: o_i = \sum_r w_{ir} \, \mathrm{attend}_r(q_i,\; q_j / |q_j|,\; v_j), \quad j \ne i
 
     The weights :math:`w_{ir}` of the hash rounds r are those of one softmax over the sources of all
-    rounds. A token without other sources attends to itself.
-
-    Each hash round is a separate call on the unsorted tokens, over a
-    :class:`~edgewise.graphs.Permuted` graph. A single call for all rounds would need less code, but
-    would copy queries, keys and values for each round. It takes 1.6 to 2.1 times as long for the
-    forward pass, and 1.6 to 1.7 times with the backward pass (4,096 tokens, 12 heads of size 64,
-    four rounds, one thread).
-
-    Args:
-        width, heads, head_width: see :class:`edgewise.layers.MultiHeadAttention`.
-        chunks: neighbouring chunks to attend to, in bucket order.
-        hashing: parameters of the hash functions.
-        dropout: dropout rate of attention weights.
+    rounds. A token without other sources attends to itself. Each round is a separate call over a
+    :class:`~edgewise.graphs.Permuted` graph; one call for all rounds takes 1.6 to 2.1 times as
+    long.
     """
 
     def __init__(
@@ -654,10 +538,7 @@ class LSHAttention(nn.Module):
 
 
 class LocalAttention(MultiHeadAttention):
-    """Multi-head attention over chunks of a text in its original order.
-
-    The arguments are those of :class:`LSHAttention`, without ``hashing``.
-    """
+    """Multi-head attention over chunks of a text in its original order."""
 
     def __init__(
         self,
@@ -680,12 +561,7 @@ class LocalAttention(MultiHeadAttention):
         return super().forward(x, graph)
 
     def _graph(self, max_length: int, tokens: int) -> Graph:
-        """Return the graph of all tokens in neighbouring chunks of a text, without padding.
-
-        Args:
-            max_length: length of the text with padding, which determines the number of chunks.
-            tokens: number of real tokens, the nodes of the graph.
-        """
+        """Return the graph of all tokens in neighbouring chunks of a text, without padding."""
         if max_length <= self.chunks.size:
             return complete().bind(tokens)
         count, num_chunks = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)
@@ -697,16 +573,8 @@ class LocalAttention(MultiHeadAttention):
 
 
 class ReversibleLayer(nn.Module):
-    r"""Reversible layer, :math:`y_1 = x_1 + f(x_2)`, :math:`y_2 = x_2 + g(y_1)`.
-
-    In the paper, the backward pass recomputes inputs from outputs to save memory (Gomez et al.,
-    2017). This layer stores activations instead, because recomputation would have to repeat the
-    sampled dropout and hashes.
-
-    Args:
-        attention, feed_forward: f and g.
-        attention_norm, feed_forward_norm: norms of the inputs of f and g.
-        dropout: dropout rate of the outputs of f and g.
+    r"""Reversible layer, y₁ = x₁ + f(x₂), y₂ = x₂ + g(y₁), which stores activations: recomputing
+    them, as in the paper, would have to repeat the sampled dropout and hashes.
     """
 
     def __init__(
@@ -731,14 +599,7 @@ class ReversibleLayer(nn.Module):
 
 
 class ReformerBackbone(SingleTextBackbone):
-    """Reformer layers on two streams, both initialised with x, and a final norm.
-
-    Args:
-        layers: layers called as ``layer(first, second, texts)``.
-        norm: norm of the concatenated streams.
-        sizes: chunk sizes of the layers. Texts longer than the smallest chunk size are padded to a
-            common multiple of all chunk sizes.
-    """
+    """Reformer layers on two streams, both initialised with x, and a final norm."""
 
     name, why_no_cache = "reformer", "sorts all tokens again when a token is added"
 
@@ -748,11 +609,8 @@ class ReformerBackbone(SingleTextBackbone):
         self.least, self.common = min(sizes), math.lcm(*sizes)
 
     def run(self, x: Tensor, sequences: SequenceBatch, _graph: Pattern | None) -> Tensor:
-        """Return the states ``[..., 2 * width]`` of x; states of padding are 0.
-
-        The number of chunks of a padded text follows from its padded length, as in Hugging Face
-        Transformers. In a packed batch, each text has separate chunks. There is no cache, because
-        a new token can move earlier tokens to other chunks, which would invalidate cached states.
+        """Return the states ``[..., 2 * width]`` of x; states of padding are 0. There is no cache,
+        because a new token can move earlier tokens to other chunks.
         """
         if sequences.sizes is None and not sequences.has_padding:
             members = x.shape[:-2].numel()

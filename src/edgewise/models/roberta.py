@@ -38,9 +38,6 @@ class RobertaConfig(BertConfig):
 def roberta(config: RobertaConfig) -> TextModel:
     """Build a RoBERTa encoder with a masked-language-model head.
 
-    Called as ``model(input_ids, attention_mask)``. ``model.logits(states)`` gives the logits of the
-    masked language model.
-
     Example:
         >>> import torch
         >>> from edgewise import models

@@ -54,23 +54,11 @@ class LearnedSpectrum(nn.Module):
 
     .. math:: x_i + \tfrac{1}{m} P \sum_l \mathrm{Transformer}([A (λ_1, u_{1i}), …])_l
 
-    A node has one token for each of the m lowest nonzero eigenvalues (fewer in smaller graphs). The
-    token holds the eigenvalue and the node's entry of the eigenvector. The paper concatenates the
-    sum with the node features; adding a projection of the sum is as expressive.
-
-    Signs of eigenvectors are sampled in every training step. In evaluation, the encoding depends on
-    the node order: the sign of an eigenvector and the basis of a repeated eigenvalue are arbitrary.
-    Most molecules have an eigenvector with the same entries as its negative, up to order, so no
-    rule can choose its sign (measured in :mod:`edgewise.encodings.laplacian`). Renumbering the
-    atoms of molecules of ESOL changes the outputs of an untrained model by 7e-3 in the median; the
-    outputs are about 2. :meth:`code` warns once if a graph has a repeated eigenvalue.
-
-    Args:
-        width: feature size of x.
-        k: maximum number of eigenvectors m.
-        hidden: feature size of a token.
-        depth: number of layers of the Transformer.
-        heads: number of attention heads per layer of the Transformer.
+    A node has one token, eigenvalue and eigenvector entry, for each of the m lowest nonzero
+    eigenvalues. The paper concatenates the sum with the node features; adding a projection of it is
+    as expressive. Signs of eigenvectors are sampled in every training step. In evaluation, the
+    encoding depends on the node order, because signs and the basis of a repeated eigenvalue are
+    arbitrary: renumbering the atoms of ESOL changes outputs (of about 2) by 7e-3 in the median.
     """
 
     compares_graphs = False
@@ -92,13 +80,8 @@ class LearnedSpectrum(nn.Module):
         return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return each node's k pairs of eigenvalue and eigenvector entry, ``[N, k, 2]``.
-
-        Nodes of graphs with fewer eigenvalues are padded with 0.
-
-        Warns:
-            RepeatedEigenvalueWarning: a graph has a repeated eigenvalue; at most once for each
-                instance.
+        """Return each node's k pairs of eigenvalue and eigenvector entry, ``[N, k, 2]``, padded
+        with 0. Warns once if a graph has a repeated eigenvalue.
         """
         values, vectors = laplacian_eigenpairs(graph, self.k)
         repeated = has_repeated_eigenvalues(values)
@@ -118,11 +101,7 @@ class LearnedSpectrum(nn.Module):
         return torch.stack([values[member], vectors], dim=-1)
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return x ``[N, width]`` plus the encoding, given the ``[N, k, 2]`` from :meth:`code`.
-
-        Raises:
-            ArgumentError: the code has the wrong number of nodes or eigenvectors.
-        """
+        """Return x ``[N, width]`` plus the encoding, given the ``[N, k, 2]`` from :meth:`code`."""
         check_code(code, x.shape[-2], self.k, 2)
         there = code[..., 0] > 0
         value, vector = code.to(x).unbind(-1)
@@ -140,16 +119,8 @@ class LearnedSpectrum(nn.Module):
 
 
 class SpectralAttention(GraphLayer):
-    r"""Attention over two disjoint graphs, :math:`W (\mathrm{near} + γ\,\mathrm{far}) / (1 + γ)`.
-
-    near is the attention output over the first graph, and far the output over the second, with
-    separate queries and keys.
-
-    Args:
-        width: feature size of nodes.
-        heads: number of heads, a divisor of ``width``.
-        edge_width: feature size of the edges of the first graph; 0 for none.
-        gamma: weight γ of the second graph, at least 0.
+    r"""Attention over two disjoint graphs, :math:`W (\mathrm{near} + γ\,\mathrm{far}) / (1 + γ)`,
+    with separate queries and keys.
     """
 
     reads_edge_attr = True
@@ -165,14 +136,7 @@ class SpectralAttention(GraphLayer):
     def forward(
         self, x: Tensor, graph: Graph, others: Graph, edge_attr: Tensor | None = None
     ) -> Tensor:
-        """Return features ``[..., N, width]`` from x of the same shape.
-
-        Args:
-            x: node features.
-            graph: first graph, the edges.
-            others: second graph, the pairs without an edge.
-            edge_attr: features of the edges of the first graph, ``[E, edge_width]``.
-        """
+        """Return features ``[..., N, width]`` from x of the same shape."""
         projections = self.project(x).unflatten(-1, (5, self.heads, -1)).unbind(-3)
         query, key, far_query, far_key, value = projections
         edge_key = None
@@ -186,13 +150,7 @@ class SpectralAttention(GraphLayer):
 
 
 class SANLayer(GraphLayer):
-    """SAN layer: :class:`SpectralAttention`, then a feed-forward network.
-
-    Args:
-        width, heads, edge_width, gamma: see :class:`SpectralAttention`.
-        norm: kind of norm: "batch" or "layer".
-        dropout: dropout probability.
-    """
+    """SAN layer: :class:`SpectralAttention`, then a feed-forward network."""
 
     reads_edge_attr = True
 
@@ -224,20 +182,17 @@ class SAN(GraphLayer):
     """SAN for graph-level outputs.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. Unless
-    ``gamma`` is 0, the cost of attention is quadratic in the size of each graph. The defaults are
-    those of the paper for ZINC, except γ, which is 1e-5 in the paper. Outputs depend on the node
-    order; see :class:`LearnedSpectrum`.
+    ``gamma`` is 0, the cost of attention is quadratic in the size of each graph. Outputs depend on
+    the node order; see :class:`LearnedSpectrum`. The defaults are those of the paper for ZINC,
+    except γ, which is 1e-5 in the paper.
 
-    As in the paper's formula, the edges and the other pairs have separate softmaxes; the authors'
-    code has one softmax with weighted exponentials. Differences from the paper: keys of edges are
-    multiplied by 1 + E e, not E e; a missing self-loop counts as a pair without an edge; eigenvalue
-    0 is omitted; and pairs without an edge have no learned vector in place of E e, because q' can
-    represent it.
+    Other differences: keys of edges are multiplied by 1 + E e, not E e; a missing self-loop counts
+    as a pair without an edge; eigenvalue 0 is omitted; and pairs without an edge have no learned
+    vector in place of E e. The two softmaxes are separate, as in the paper, not as in the authors'
+    code.
 
     Args:
-        out_width: number of outputs per graph, such as the number of classes or targets.
         gamma: weight γ of the pairs without an edge; edges have weight 1 (0 = edges only).
-        position_size: number of Laplacian eigenvectors in the positional encoding.
         position_width: hidden size of the Transformer that encodes positions.
         position_depth: number of layers of the Transformer that encodes positions.
         position_heads: number of attention heads per layer of the Transformer that encodes
@@ -307,14 +262,9 @@ class SAN(GraphLayer):
         batch: Membership = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``.
+        """Return outputs ``[B, out_width]``; without edge features, keys are not scaled.
 
-        Args:
-            x: node features ``[N, in_width]``.
-            graph: the input graph, undirected.
-            edge_attr: edge features ``[E, edge_width]``; if omitted, keys are not scaled.
-            batch: assignment of nodes to the B graphs; see :mod:`edgewise.models`.
-            positions: precomputed ``model.position.code(graph)`` (None = compute it).
+        ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
@@ -327,11 +277,7 @@ class SAN(GraphLayer):
         return out
 
     def others(self, graph: Graph) -> Graph:
-        """Return the pairs of nodes of the same graph that are not edges, as a graph.
-
-        Missing self-loops are included. If γ = 0, the result has no pairs, so that only the edges
-        cost time.
-        """
+        """Return the pairs of nodes of the same graph that are not edges; no pairs if γ = 0."""
         pairs = complete() if self.gamma else empty()
 
         def make() -> Pattern:

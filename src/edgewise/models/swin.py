@@ -17,16 +17,17 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_divides, check_range, checked
+from edgewise._utils.arguments import check_divides, check_range
 from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import OffsetBias, Offsets
 from edgewise.graphs import Graph, batch, complete
 from edgewise.layers import PatchEmbedding, Pool, TransformerLayer
 from edgewise.layers.transformer import Norm
+from edgewise.models.arguments import model_function
 
 
-@checked()
+@model_function()
 def swin(
     image_size: int | tuple[int, int],
     channels: int,
@@ -47,16 +48,11 @@ def swin(
     Called as ``model(images [B, channels, height, width])``.
 
     Args:
-        image_size: height and width in pixels, or one number for both.
-        channels: number of channels of the images.
-        out_width: number of outputs per image, such as the number of classes.
-        patch: side of a square patch in pixels.
         width: hidden size of the first stage; each further stage doubles it.
         depths: number of layers of each stage.
         heads: number of heads of each stage, or of the first stage (each further stage doubles it).
         window: side of a window in patches, reduced to the shorter side of a smaller grid.
         ffn_ratio: FFN dimension divided by the hidden size.
-        act: name of the activation function of the feed-forward networks.
         epsilon: epsilon of the layer norms in the layers and after the last layer (the other norms
             use 1e-5).
         dropout: dropout probability of attention weights, hidden features and sublayer outputs.
@@ -109,23 +105,8 @@ def swin(
 
 
 class ShiftedWindows:
-    """Partition of a grid of patches into windows, optionally shifted by half a window.
-
-    Shifted windows at the border are smaller. This equals the paper's cyclic shift with a mask.
-
-    Args:
-        rows: number of rows of the grid.
-        columns: number of columns of the grid.
-        window: side of a window in patches, reduced to the shorter side of a smaller grid. The
-            result must divide rows and columns.
-        shifted: shift the windows by half a window, if there is more than one in each direction.
-
-    Attributes:
-        order: ``[N]``, raster indices of the patches, grouped by window.
-        back: ``[N]``, the inverse permutation of ``order``.
-        sizes: number of patches in each window.
-        offsets: relative position index of each pair of patches in the same window.
-        side: side of a window.
+    """Partition of patches into windows, optionally shifted by half a window (the paper's cyclic
+    shift with a mask): order ``[N]`` by window, its inverse, sizes and relative offsets.
     """
 
     def __init__(self, rows: int, columns: int, window: int, *, shifted: bool) -> None:
@@ -158,17 +139,7 @@ class ShiftedWindows:
 
 
 class WindowedLayer(nn.Module):
-    """Transformer layer with window attention and a relative position bias.
-
-    Args:
-        width: hidden size.
-        heads: number of attention heads.
-        ffn_dim: FFN dimension.
-        windows: partition of the patches.
-        act: name of the activation function of the feed-forward network.
-        norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
-        dropout: dropout probability.
-    """
+    """Transformer layer with window attention and a relative position bias."""
 
     order: Tensor
     back: Tensor
@@ -205,13 +176,7 @@ class WindowedLayer(nn.Module):
 
 
 class Merge(nn.Module):
-    """Patch merging: 2 × 2 patches become one patch of twice the hidden size.
-
-    Args:
-        rows: number of rows of the input grid.
-        columns: number of columns of the input grid.
-        width: hidden size of the input.
-    """
+    """Patch merging: 2 × 2 patches become one patch of twice the hidden size."""
 
     def __init__(self, rows: int, columns: int, width: int) -> None:
         super().__init__()

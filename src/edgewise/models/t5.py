@@ -65,8 +65,6 @@ class T5Config(TextConfig):
 def t5(config: T5Config) -> EncoderDecoderModel:
     """Build a T5 encoder-decoder.
 
-    ``model.logits(states)`` gives the logits of the next token at each position.
-
     Example:
         >>> import torch
         >>> from edgewise import models

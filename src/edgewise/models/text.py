@@ -58,14 +58,8 @@ class AttentionConfig(TextConfig):
 def text_model(
     config: Callable[P, C], **least: int
 ) -> Callable[[Callable[[C], M]], Callable[P, M]]:
-    """Return a decorator that makes a function of a config callable with the config's arguments.
-
-    ``gpt(config)`` becomes ``gpt(1000, width=64)``. Signature, type hints and descriptions of the
-    arguments are those of the config.
-
-    Args:
-        config: subclass of :class:`TextConfig`.
-        least: lower bounds by argument name; see :func:`edgewise._utils.arguments.checked`.
+    """Return a decorator that turns ``gpt(config)`` into ``gpt(1000, width=64)``, with the
+    signature and the descriptions of the config.
     """
 
     def decorate(build: Callable[[C], M]) -> Callable[P, M]:

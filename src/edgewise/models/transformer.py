@@ -55,8 +55,6 @@ class TransformerConfig(AttentionConfig):
 def transformer(config: TransformerConfig) -> EncoderDecoderModel:
     """Build the encoder-decoder Transformer.
 
-    ``model.logits(states)`` gives the logits of the next token at each position.
-
     Example:
         >>> import torch
         >>> from edgewise import models

@@ -16,16 +16,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import checked
 from edgewise.attention.biases import add_terms
 from edgewise.attention.checks import bind_to_nodes
 from edgewise.encodings import TextPositions, text_positions
 from edgewise.graphs import Pattern, check_graph, complete
 from edgewise.layers import TransformerLayer, TransformerStack
 from edgewise.layers.transformer import Norm, Order, Projections, make_norm
+from edgewise.models.arguments import model_function
 
 
-@checked(depth=0)
+@model_function(depth=0)
 def transformer_encoder(
     width: int,
     *,
@@ -49,21 +49,7 @@ def transformer_encoder(
     the last layer.
 
     Args:
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        act: name of the activation function of the feed-forward networks.
-        score: attention score: "dot", "bilinear", "tanh" or "concatenation".
-        normaliser: normaliser of the scores, such as "softmax"; "learned": α-entmax, α is learned.
-        projections: "full" (each head projects all features) or "split" (only its slice of them).
-        order: position of the norms: "post" (after each sublayer) or "pre" (before it).
-        norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
         max_length: max length of a sequence, for learned and binary positions only.
-        positions: position encoding, a name of
-            :data:`edgewise.encodings.TEXT_POSITIONS`: "none", "sinusoidal", "learned",
-            "rotary", "relative", "index" and others.
-        dropout: dropout probability.
         graph: default attention graph; a call can pass another graph.
 
     Example:
@@ -99,13 +85,7 @@ def transformer_encoder(
 
 
 class PositionedStack(TransformerStack):
-    """Stack of Transformer layers with position encodings.
-
-    Args:
-        layers, norm, graph: see :class:`~edgewise.layers.TransformerStack`.
-        encodings: encodings to add to x or to the scores; a rotary encoding is in the layers
-            instead.
-    """
+    """Stack of Transformer layers with position encodings."""
 
     def __init__(
         self,
@@ -118,13 +98,7 @@ class PositionedStack(TransformerStack):
         self.added, self.relative = encodings.added, encodings.relative
 
     def forward(self, x: Tensor, graph: Pattern | None = None, **terms: Any) -> Tensor:
-        """Return features ``[..., N, width]``.
-
-        Args:
-            x: features ``[..., N, width]``.
-            graph: attention graph, instead of the default.
-            terms: arguments of the layers; ``positions=`` replaces the positions 0, 1, ...
-        """
+        """Return features ``[..., N, width]``."""
         graph = self.graph if graph is None else check_graph(graph)
         if self.added is not None:
             x = self.added(x, terms.get("positions"))

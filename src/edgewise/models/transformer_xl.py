@@ -58,10 +58,8 @@ class TransformerXLConfig(TextConfig):
 def transformer_xl(config: TransformerXLConfig) -> TextModel:
     """Build a Transformer-XL language model.
 
-    ``model.logits(states)`` gives the logits of the next token at each position. With ``cache=`` a
-    call continues the text of the previous call: each layer also attends to its last ``memory``
-    inputs, which get no gradient. Without a cache, the model is a Transformer with relative
-    attention.
+    With ``cache=`` a call continues the text of the previous call: each layer also attends to its
+    last ``memory`` inputs, which get no gradient.
 
     Example:
         >>> import torch
@@ -96,12 +94,7 @@ def segment_model(name: str, config: TransformerXLConfig, memory: Recent) -> Tex
 
 
 class GlobalRelativeBias(nn.Module):
-    """Learned vectors added to all queries: u for content and v for distance, ``[H, D]`` each.
-
-    Args:
-        heads: number of heads H.
-        width: hidden size, H · D.
-    """
+    """Learned vectors added to all queries: u for content and v for distance, ``[H, D]`` each."""
 
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
@@ -115,15 +108,9 @@ class RelativeAttention(GraphLayer):
 
     .. math:: s_{ij} \sqrt D = (q_i + u)^\top k_j + (q_i + v)^\top W R_{i-j}
 
-    :math:`R_d` holds the sines and cosines of the offset d at ``width / 2`` frequencies. By the
-    angle difference identities, :math:`(q_i + v)^\top W R_{i-j}` is the dot product of :math:`R_j`
-    with :math:`W^\top (q_i + v)` rotated by i. Therefore the score is one dot product of vectors of
-    size ``D + width``. It needs no tensor over edges and works with any graph and engine.
-
-    Args:
-        width: hidden size, even; also the size of R.
-        heads: number of heads; must divide ``width``.
-        dropout: dropout probability of the attention weights.
+    :math:`R_d` holds sines and cosines of the offset d, so :math:`(q_i + v)^\top W R_{i-j}` is the
+    product of :math:`R_j` with :math:`W^\top (q_i + v)` rotated by i. The score is then one dot
+    product of size ``D + width``, for any graph and engine, without a tensor over edges.
     """
 
     def __init__(self, width: int, heads: int, *, dropout: float = 0.0) -> None:
@@ -146,16 +133,7 @@ class RelativeAttention(GraphLayer):
         bias: EdgeTerm | None = None,
         **_: Any,
     ) -> Tensor:
-        """Return features ``[..., N, width]`` from x of the same shape.
-
-        Args:
-            x: features.
-            graph: attention graph whose sources are the memory, then x, and whose targets are x.
-            preferences: biases u and v.
-            memory: rule that decides which inputs are kept as memory.
-            cache: cache that stores the memory.
-            bias: bias on the edges.
-        """
+        """Return features ``[..., N, width]`` from x of the same shape."""
         source = x
         if cache is not None and memory is not None:
             source = memory.prepend(self, x, cache)
@@ -195,10 +173,6 @@ def rotate(query: Tensor, encoding: Tensor) -> Tensor:
     .. math:: a \sin\omega(i-j) + b \cos\omega(i-j) =
               (b \sin\omega i - a \cos\omega i) \sin\omega j
               + (a \sin\omega i + b \cos\omega i) \cos\omega j
-
-    Args:
-        query: ``[..., N, H, W]``, a and b alternating.
-        encoding: :math:`R_i`, ``[N, 1, W]``, sines and cosines alternating.
     """
     a, b = query[..., 0::2], query[..., 1::2]
     sine, cosine = encoding[..., 0::2], encoding[..., 1::2]
@@ -207,11 +181,7 @@ def rotate(query: Tensor, encoding: Tensor) -> Tensor:
 
 
 class Recent:
-    """Memory that holds a layer's last inputs.
-
-    Args:
-        length: number of inputs to keep.
-    """
+    """Memory that holds a layer's last inputs."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -221,13 +191,7 @@ class Recent:
         return min(past, self.length)
 
     def mask(self, mask: Tensor, past: int, count: int) -> Tensor:
-        """Return the padding mask ``[B, sources]`` of the memory and the new tokens.
-
-        Args:
-            mask: padding mask ``[B, tokens]`` of the text so far, including new tokens.
-            past: number of earlier tokens.
-            count: number of new tokens.
-        """
+        """Return the padding mask ``[B, sources]`` of the memory and the new tokens."""
         return mask[:, -(self.num_memories(past) + count) :]
 
     def prepend(self, layer: nn.Module, x: Tensor, cache: Cache) -> Tensor:
@@ -236,27 +200,13 @@ class Recent:
         return x if state is None else torch.cat([*state, x], -2)
 
     def update(self, layer: nn.Module, source: Tensor, cache: Cache) -> None:
-        """Store the last inputs in the cache, without gradients.
-
-        Args:
-            layer: layer whose memory is stored.
-            source: memory of the layer, followed by its new inputs, ``[..., sources, width]``.
-            cache: cache that stores the memory.
-        """
+        """Store the last inputs in the cache, without gradients."""
         first = max(source.shape[-2] - self.length, 0)
         cache.keep_state(layer, (source[..., first:, :].detach(),))
 
 
 class SegmentBackbone(SingleTextBackbone):
-    """Stack of layers that attend to a segment and to stored inputs of earlier segments.
-
-    Args:
-        name: name of the model, for error messages.
-        stack: layers called as ``layer(x, graph, preferences=, memory=, cache=, bias=)``, with the
-            default attention graph.
-        preferences: biases u and v, shared by all layers.
-        memory: rule that decides which inputs are kept as memory.
-    """
+    """Stack of layers that attend to a segment and to stored inputs of earlier segments."""
 
     bounded_cache = True
     """Whether the cache has bounded size, so that a text of any length can be read in segments."""

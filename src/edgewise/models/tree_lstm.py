@@ -28,13 +28,8 @@ from edgewise.models.arguments import model_factory
 
 
 class Level(NamedTuple):
-    """Nodes of a tree whose children are all on lower levels.
-
-    Attributes:
-        nodes: node indices ``[L]``.
-        graph: E' edges, from the children of these L nodes (among all nodes) to these L nodes.
-        place: for each edge, the position of the child among its siblings, ``[E']``; siblings are
-            in the order of their node indices.
+    """Nodes of a tree whose children are on lower levels: indices ``[L]``, edges to them from their
+    children, and position ``[E']`` of each child among its siblings.
     """
 
     nodes: Tensor
@@ -43,11 +38,7 @@ class Level(NamedTuple):
 
 
 def upwards(graph: Graph) -> list[Level]:
-    """Sort the nodes into levels, leaves first, so that children are on lower levels.
-
-    Raises:
-        ArgumentError: a node has two parents, or is among its own descendants.
-    """
+    """Sort the nodes into levels, leaves first, so that children are on lower levels."""
     check_parents(graph)
     return levels(graph)
 
@@ -101,14 +92,7 @@ def no_forest(got: str) -> ArgumentError:
 
 
 class ChildSum(nn.Module):
-    r"""Tree-LSTM cell for any number of unordered children, which sums over the children k.
-
-    .. math:: c_j = i u + \sum_k σ(W_f x_j + U_f h_k) c_k
-
-    Args:
-        in_width: feature size of the inputs x.
-        width: size of the hidden and cell states.
-    """
+    r"""Tree-LSTM cell for any children, :math:`c_j = i u + \sum_k σ(W_f x_j + U_f h_k) c_k`."""
 
     def __init__(self, in_width: int, width: int) -> None:
         super().__init__()
@@ -118,14 +102,7 @@ class ChildSum(nn.Module):
         self.forget = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
-        """Return the hidden and cell states ``[L, width]`` of the L nodes of a level.
-
-        Args:
-            x: inputs of these nodes, ``[L, in_width]``.
-            h: hidden states of all nodes, ``[N, width]``; those of lower levels are used.
-            c: cell states of all nodes, ``[N, width]``.
-            level: the level.
-        """
+        """Return the hidden and cell states ``[L, width]`` of the L nodes of a level."""
         x_gates, x_forget = self.x(x).split([3 * h.shape[-1], h.shape[-1]], dim=-1)
         i, o, u = (x_gates + self.h(aggregate(h, level.graph))).chunk(3, dim=-1)
         forget = self.forget(level.graph.gather_source(h)) + level.graph.gather_target(x_forget)
@@ -135,15 +112,7 @@ class ChildSum(nn.Module):
 
 
 class NAry(nn.Module):
-    r"""Tree-LSTM cell for at most K ordered children, with separate matrices for each child.
-
-    The forget gate of child k is :math:`σ(W_f x_j + \sum_l U_{kl} h_l)`.
-
-    Args:
-        in_width: feature size of the inputs x.
-        width: size of the hidden and cell states.
-        children: K; 2 for binary trees.
-    """
+    r"""Tree-LSTM cell for K children with gates :math:`σ(W_f x_j + \sum_l U_{kl} h_l)`."""
 
     def __init__(self, in_width: int, width: int, children: int) -> None:
         super().__init__()
@@ -152,14 +121,7 @@ class NAry(nn.Module):
         self.h = nn.Linear(children * width, (3 + children) * width, bias=False)
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
-        """Return the hidden and cell states ``[L, width]`` of the L nodes of a level.
-
-        Args:
-            x: inputs of these nodes, ``[L, in_width]``.
-            h: hidden states of all nodes, ``[N, width]``; those of lower levels are used.
-            c: cell states of all nodes, ``[N, width]``.
-            level: the level.
-        """
+        """Return the hidden and cell states ``[L, width]`` of the L nodes of a level."""
         if level.place.numel() and int(level.place.max()) >= self.max_children:
             raise ArgumentError(
                 "graph",
@@ -193,15 +155,12 @@ class TreeLSTM(GraphLayer):
     """Tree-LSTM for node-level outputs.
 
     Called as ``model(x [N, in_width], graph)``, with edges from children to parents. With
-    ``children=0`` the states of any number of unordered children are summed; ``children=2`` is the
-    binary form, in which the child with the lower index is the left one. With ``bidirectional``,
-    a second pass from the roots down computes half of the features of each state, from the parent's
-    state, the node's input and the node's state of the first pass. Then every state depends on the
-    whole tree, as in Teng and Zhang, Head-lexicalized bidirectional tree LSTMs, 2017, but without
-    their head words.
+    ``children=2``, the child with the lower index is the left one. With ``bidirectional``, a second
+    pass from the roots down computes half of the features of each state, from the parent's state,
+    the node's input and its state of the first pass (as in Teng and Zhang, Head-lexicalized
+    bidirectional tree LSTMs, 2017, without their head words).
 
     Args:
-        out_width: number of outputs per node, such as the number of classes.
         children: max number of ordered children per node (0 = any number, unordered).
         bidirectional: also compute states from the roots down.
         dropout: dropout probability of the input and the states.
@@ -244,12 +203,6 @@ class TreeLSTM(GraphLayer):
         batch: Membership = None,
     ) -> Tensor:
         """Return outputs ``[N, out_width]``.
-
-        Args:
-            x: node features ``[N, in_width]``.
-            graph: forest with edges from children to parents, such as all sentences of a batch.
-            edge_attr: must be ``None``.
-            batch: see :mod:`edgewise.models`.
 
         Raises:
             ArgumentError: the graph has a cycle, a node has too many children for the cell, or an

@@ -37,17 +37,8 @@ NONE = -1
 
 
 def tree_relations(graph: Graph) -> Tensor:
-    """Return the steps up from target i to the lowest common ancestor, and down to source j.
-
-    The result ``[P, 2]`` has one row (up, down) per pair i, j, in the order of the edges of
-    ``graphs.batch(graphs.complete(), sizes)``. It is (1, 0) if j is the parent of i, (0, 1) if j is
-    a child, and (1, 1) if j is a sibling. Nodes of different trees have (-1, -1).
-
-    Args:
-        graph: forest with edges from children to parents.
-
-    Raises:
-        ArgumentError: a node has two parents, or is among its own descendants.
+    """Return for each pair i, j the steps up from i to the lowest common ancestor and down to j,
+    ``[P, 2]``, in the order of ``graphs.complete()``; (-1, -1) between trees.
     """
     check_parents(graph)
     relations = torch.full((int(member_sizes(graph).square().sum()), 2), NONE, device=graph.device)
@@ -83,15 +74,7 @@ def _steps_up(adjacency: Tensor, far: int) -> Tensor:
 
 
 class TreeRelation(nn.Module):
-    """Learned attention bias by the steps up and down between two nodes of a tree.
-
-    The bias is :math:`b_{ij} = T[up_{ij}, down_{ij}]`; nodes of different trees have a separate
-    bias.
-
-    Args:
-        heads: number of heads H.
-        max_distance: number at which the steps up and the steps down are clipped.
-    """
+    """Learned attention bias :math:`T[up_{ij}, down_{ij}]` by steps up and down between nodes."""
 
     of_pairs = True
     compares_graphs = False
@@ -109,10 +92,7 @@ class TreeRelation(nn.Module):
         return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
-        """Return the class of each pair of nodes, ``[P]``, an integer for its steps up and down.
-
-        The classes do not depend on parameters; compute them once per data set.
-        """
+        """Return the class of each pair of nodes, ``[P]``; compute it once per data set."""
         steps = tree_relations(graph)
         up, down = steps.clamp(max=self.max_distance).unbind(1)
         return torch.where(
@@ -131,7 +111,6 @@ class TreeTransformer(GraphLayer):
     ``graph`` run from children to parents.
 
     Args:
-        out_width: number of outputs per node, such as the number of classes.
         edge_width: number of features per edge, such as the number of dependency labels for one-hot
             labels (0 = none).
         max_distance: number at which the steps up and the steps down are clipped.
@@ -182,15 +161,7 @@ class TreeTransformer(GraphLayer):
         batch: Membership = None,
         relations: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs ``[N, out_width]``.
-
-        Args:
-            x: node features ``[N, in_width]``.
-            graph: forest with edges from children to parents.
-            edge_attr: edge features ``[E, edge_width]``, such as one-hot dependency labels.
-            batch: assignment of nodes to trees; see :mod:`edgewise.models`.
-            relations: precomputed ``model.relation.code(graph)`` (None = compute it).
-        """
+        """Return outputs ``[N, out_width]``; ``relations`` is ``model.relation.code(graph)``."""
         graph = packed_graph(x, graph, batch)
         check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
         pairs = batch_of(complete(), member_sizes(graph)).to(x.device)
@@ -208,12 +179,7 @@ class TreeTransformer(GraphLayer):
     def of_labels(self, graph: Graph, edge_attr: Tensor, pairs: int) -> Tensor:
         """Return the attention bias of edge labels, ``[P, H]``; 0 for pairs that are not an edge.
 
-        Each edge has two values: for the parent that attends to the child, and the reverse.
-
-        Args:
-            graph: forest with edges from children to parents.
-            edge_attr: edge features ``[E, edge_width]``.
-            pairs: number of pairs P.
+        Each edge has one value for the parent that attends to the child, and one for the reverse.
         """
         assert self.labels is not None
         sizes = member_sizes(graph)

@@ -61,16 +61,12 @@ class UniversalConfig(TextConfig):
 
 @text_model(UniversalConfig, ponder_cost=0)
 def universal(config: UniversalConfig) -> TextModel:
-    """Build a Universal Transformer language model, which applies one layer repeatedly.
+    """Build a Universal Transformer language model, which applies one layer ``depth`` times.
 
-    ``model.logits(states)`` gives logits over the vocabulary for each token. One layer is applied
-    ``depth`` times; each application is a step. On a causal graph, the model can generate text;
-    with ``cache=``, keys and values are cached separately for each step, and no step is skipped.
-
-    Norms come before the sublayers, as in the authors' implementation (tensor2tensor). With
-    ``order="post"``, as in the paper, the model does not learn at the default settings: position
-    and step codes are added before every step, and each norm scales down the tokens together with
-    these codes.
+    With ``cache=``, keys and values are cached for each step, and no step is skipped. Norms come
+    before the sublayers, as in the authors' implementation (tensor2tensor). With ``order="post"``,
+    as in the paper, the model does not learn at the default settings: each norm scales down the
+    tokens together with the position and step codes, which are added before every step.
 
     Example:
         >>> import torch
@@ -112,13 +108,8 @@ def universal(config: UniversalConfig) -> TextModel:
 
 
 class Halted(NamedTuple):
-    """States of tokens, and the number of steps after which each token stopped.
-
-    Attributes:
-        states: ``[..., N, width]``, the mean of the states of all steps of a token, weighted by its
-            halting probabilities and, at the last step, by the remainder.
-        steps: number of steps of each token, ``[..., N]``.
-        remainder: 1 minus the halting probabilities before the last step, ``[..., N]``.
+    """Weighted mean of the states of all steps, ``[..., N, width]``; number of steps ``[..., N]``;
+    and remainder, 1 minus the halting probabilities before the last step.
     """
 
     states: Tensor
@@ -132,21 +123,11 @@ class UniversalStack(TransformerStack):
     .. math:: h^t = \mathrm{layer}(\tilde h^t), \qquad
               \tilde h^t_i = h^{t-1}_i + \mathrm{PE}(i) + \mathrm{PE}(t)
 
-    With halting (adaptive computation time, Graves, 2016), :math:`p^t_i = σ(w \tilde h^t_i + b)`;
-    token i stops at the first step :math:`N_i` at which :math:`\sum_{s \le t} p^s_i` reaches the
-    threshold, or at the last step. Other tokens then attend to the unchanged state of token i. The
-    output is the mean of the token's states of all its steps, weighted by p. The last weight is the
-    remainder :math:`R_i = 1 - \sum_{s < N_i} p^s_i`, so the weights sum to 1. In training, the
-    ponder cost :math:`τ\,\mathrm{mean}_i(N_i + R_i)` is added to the loss.
-
-    Args:
-        layer: layer called as ``layer(x, graph, **terms)``.
-        depth: number of steps; with halting, the maximum number of steps.
-        norm: final norm; ``nn.Identity()`` if the layer ends with a norm.
-        graph: default attention graph.
-        halt: module that maps features to a halting logit, or None.
-        threshold: sum of halting probabilities at which a token stops.
-        ponder_cost: weight τ of the ponder cost.
+    With halting (adaptive computation time, Graves, 2016), token i stops at the first step
+    :math:`N_i` at which the sum of :math:`p^t_i = σ(w \tilde h^t_i + b)` reaches the threshold, or
+    at the last. The output is the mean of its states weighted by p, with the remainder
+    :math:`R_i = 1 - \sum_{s < N_i} p^s_i` as the last weight. In training, the ponder cost
+    :math:`τ\,\mathrm{mean}_i(N_i + R_i)` is added to the loss.
     """
 
     def __init__(
@@ -174,17 +155,7 @@ class UniversalStack(TransformerStack):
         real: Tensor | None = None,
         **terms: Any,
     ) -> Tensor:
-        """Return features ``[..., N, width]`` from x of the same shape.
-
-        Args:
-            x: features.
-            graph: attention graph, instead of the default.
-            positions: positions ``[..., N]``. Defaults to 0, 1, ...
-            cache: cache of the keys and values of every step, to which the keys and values of x are
-                added.
-            real: ``[..., N]``, True for tokens that are not padding. Padding has no ponder cost.
-            terms: further arguments of the layer.
-        """
+        """Return features ``[..., N, width]`` from x of the same shape."""
         states, steps, remainder = self.run(x, graph, positions=positions, cache=cache, **terms)
         if self.training and self.halt is not None and self.ponder_cost:
             real = torch.ones_like(steps, dtype=torch.bool) if real is None else real
@@ -202,10 +173,7 @@ class UniversalStack(TransformerStack):
         cache: Cache | None = None,
         **terms: Any,
     ) -> Halted:
-        """Return the states before the final norm, and the steps and remainder of each token.
-
-        The arguments are those of :meth:`forward`. Without halting, every token takes all steps.
-        """
+        """Return the states before the final norm, and the steps and remainder of each token."""
         graph = self.graph if graph is None else check_graph(graph)
         (layer,) = self.layers
         width = x.shape[-1]
@@ -252,11 +220,7 @@ class UniversalBackbone(Backbone):
 
 
 class StepCounter(TransformerStack):
-    """Stack that returns the number of steps of each token instead of its state.
-
-    Args:
-        stack: stack of the model.
-    """
+    """Stack that returns the number of steps of each token instead of its state."""
 
     def __init__(self, stack: UniversalStack) -> None:
         super().__init__([], nn.Identity(), stack.graph)
@@ -270,14 +234,6 @@ class StepCounter(TransformerStack):
 
 def num_steps(model: TextModel, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
     """Return the number of steps of each token of a Universal Transformer, ``[B, T]``.
-
-    Args:
-        model: model built by :func:`universal`.
-        input_ids: ids ``[B, T]``.
-        attention_mask: ``[B, T]``, 0 at padding, which has 0 steps.
-
-    Raises:
-        ArgumentError: the model is not a Universal Transformer.
 
     Example:
         >>> import torch

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise._utils.arguments import checked
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete, virtual
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
 from edgewise.layers.pooling import Pooling
 from edgewise.layers.transformer import Norm, Projections
+from edgewise.models.arguments import model_function
 from edgewise.models.transformer_encoder import transformer_encoder
 
 
-@checked(depth=0)
+@model_function(depth=0)
 def vit(
     image_size: int | tuple[int, int],
     channels: int,
@@ -47,18 +47,6 @@ def vit(
     the class token attends to all patches, and all patches attend to it.
 
     Args:
-        image_size: height and width in pixels, or one number for both.
-        channels: number of channels of the images.
-        out_width: number of outputs per image, such as the number of classes.
-        patch: side of a square patch in pixels.
-        width: hidden size.
-        depth: number of layers.
-        heads: number of attention heads per layer.
-        ffn_dim: hidden size of the feed-forward networks.
-        act: name of the activation function of the feed-forward networks.
-        projections: "full" (each head projects all features) or "split" (only its slice of them).
-        norm: kind of norm: "layer", "batch" or "rms", or a function of the hidden size.
-        dropout: dropout probability.
         pool: readout of the patch states, such as "mean", or "class" for a class token.
         position_std: standard deviation of the initial position vectors.
         graph: attention graph of the patches in raster order.

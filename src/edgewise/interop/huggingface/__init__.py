@@ -63,33 +63,24 @@ def load(
 ) -> Any:
     """Load an Edgewise model from a checkpoint, in evaluation mode and the dtype of the weights.
 
-    A classification, tagging or question-answering head is loaded as well.
+    A classification, tagging or question-answering head is loaded as well: the model is then a
+    :class:`edgewise.layers.TextClassifier` or :class:`edgewise.layers.TokenClassifier`, whose
+    ``labels`` are the class names. For question answering, the two logits of a token score it as
+    the first and as the last of the answer. ViT and Swin with a head return ``[B, classes]``. For
+    the calls of other models, see :mod:`edgewise.models`.
 
     Args:
         model_or_folder: a live ``transformers`` model, or a folder with ``config.json`` and
-            ``model.safetensors`` (or its shards).
-        graph: attention pattern that replaces the pattern of the model. ``graphs.window(128) |
-            graphs.hubs([0])`` gives BERT the attention graph of Longformer. Causal models use only
-            the causal part of ``graph``; an encoder-decoder uses it in the encoder, a Longformer in
-            place of its windows, and a ViT between patches. Reformer, Swin and masked autoencoders
-            take no graph. Text such as ``"window(128) | hubs([0])"`` is parsed by
-            :func:`edgewise.graphs.parse`. ``None`` keeps the pattern of the model.
+            safetensors.
+        graph: attention pattern, also as text, that replaces that of the model:
+            ``window(128) | hubs([0])`` gives BERT the attention graph of Longformer. Causal models
+            use its causal part, an encoder-decoder uses it in the encoder, a Longformer in place of
+            its windows, and a ViT between patches. Reformer, Swin and masked autoencoders take no
+            graph.
         positions: max length in tokens of a BERT, RoBERTa, Longformer, BigBird or GPT-2, if longer
-            than in the checkpoint. Learned positions are repeated, as in Longformer (Beltagy et
-            al., 2020), with a warning that the model needs further training.
-        leave_out: parts of the names of tensors to drop, such as ``["pooler"]``. Any other tensor
-            that the model does not have raises an error.
-
-    Returns:
-        A text model is called ``model(input_ids, attention_mask=None)`` and returns the last hidden
-        state ``[B, T, width]``. T5 takes ``decoder_input_ids`` too. ViT is called
-        ``model(pixel_values)``. ``model.logits(states)`` returns the logits of a language model.
-
-        A checkpoint with a classification head becomes a :class:`edgewise.layers.TextClassifier` or
-        a :class:`edgewise.layers.TokenClassifier`, called with :class:`edgewise.layers.Tokens`;
-        ``model.labels`` holds the class names. For question answering, the two logits of a token
-        score it as the first and as the last token of the answer. ViT and Swin with a head return
-        ``[B, classes]``. A masked autoencoder is called ``model(pixel_values, noise)``.
+            than in the checkpoint: learned positions are repeated (Beltagy et al., 2020), with a
+            warning that the model needs further training.
+        leave_out: parts of the names of tensors to drop, such as ``["pooler"]``.
 
     Raises:
         ArgumentError: the family or variant is unknown; tensors do not fit the configuration or

@@ -63,10 +63,7 @@ def attention(
     **other: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the output ``[B, T, H, D]`` and the weights ``[B, H, T, S]`` before dropout, or None.
-
-    This function is registered with ``transformers``. The graph of a mask ``[B, H, T, S]`` of the
-    caller is cached until the mask is changed in place; changes through ``.data`` or NumPy are not
-    noticed.
+    The graph of the caller's mask is cached; changes through ``.data`` or NumPy are not noticed.
     """
     _refuse(module, other)
     # Rotary positions are in float32 under autocast, the values in 16 bits.
@@ -185,28 +182,22 @@ def _refuse(module: nn.Module, other: dict[str, Any]) -> None:
 
 
 def on_graph(model: Model, graph: Pattern | str | Sequence[Pattern | str | None]) -> Model:
-    """Replace the attention graph of a ``transformers`` model, in place.
+    """Replace the attention graph of a ``transformers`` model, in place, and return it.
 
-    Each layer attends to pairs that the layer's mask allows *and* that are edges of the graph. A
-    causal model stays causal, a sliding window stays within its window, packed texts stay apart,
-    and padding is never attended to. Padding before and after a text has no edges: its attention
-    is 0. Positions are counted within each text without padding, or within an image (a class token
-    is position 0).
+    Each layer attends to pairs that its mask allows *and* that are edges of the graph: a causal
+    model stays causal, packed texts stay apart, and padding is never attended to. Padding before
+    and after a text has no edges: its attention is 0. Positions are counted within each text
+    without padding, or within an image (a class token is position 0).
 
     A mask ``[B, H, T, S]`` passed to the model is cached as a graph. Do not change the mask through
     ``.data`` or NumPy: unlike ordinary changes in place, such changes are not noticed.
 
     Args:
-        model: a model that uses ``AttentionInterface``, as most do. Only the encoder of an
-            encoder-decoder changes.
-        graph: one graph for all layers, or a sequence with one per layer, ``None`` to keep a
-            layer's original mask. ``graphs.complete()`` is the same as ``None``. Both give the
-            states of ``attn_implementation="sdpa"``, also at padding positions; ``"eager"`` differs
-            at left padding of causal models, where it averages all values instead of none. Text is
-            parsed by :func:`edgewise.graphs.parse`.
-
-    Returns:
-        The model.
+        model: a model that uses ``AttentionInterface``; of an encoder-decoder, the encoder changes.
+        graph: one graph, also as text, for all layers, or a sequence with one per layer; ``None``
+            keeps the mask of a layer, as ``graphs.complete()`` does. Both give the states of
+            ``attn_implementation="sdpa"``, also at padding; ``"eager"`` differs at left padding of
+            causal models, where it averages all values.
 
     Raises:
         ArgumentError: layers of the model compute attention themselves, the number of graphs is

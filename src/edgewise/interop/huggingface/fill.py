@@ -29,10 +29,7 @@ def fill(
     *,
     unused: Iterable[str] = (),
 ) -> None:
-    """Copy all tensors of a checkpoint into a model, in the dtype of the checkpoint.
-
-    ``unused`` are parts of the names of redundant tensors, such as tied copies.
-    """
+    """Copy the tensors of a checkpoint into a model; ``unused`` names redundant ones."""
     tensors = _tensors(model)
     assert tensors.keys() == sources.keys(), sorted(tensors.keys() ^ sources.keys())
     mismatches, weights = [], {}

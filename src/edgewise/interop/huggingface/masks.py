@@ -27,10 +27,9 @@ AT_ONCE = 1 << 24
 
 
 class GraphMask:
-    """Patterns of the batch, or of each text, that replace a mask ``[B, 1, T, S]`` of transformers.
-
-    A sliding cache has dropped ``forgotten`` earlier sources; ``real`` ``[B, forgotten + S]`` is
-    False for padding. The targets are the last sources, except in cross-attention.
+    """Patterns of the batch, or of each text, that replace a mask ``[B, 1, T, S]``. A sliding cache
+    has dropped ``forgotten`` sources; ``real`` ``[B, forgotten + S]`` is False for padding. The
+    targets are the last sources, except in cross-attention.
     """
 
     ndim = 4
@@ -57,10 +56,7 @@ class GraphMask:
         return self.real is None and len(self.patterns) == 1
 
     def graph(self, pattern: Pattern | None) -> Pattern:
-        """Return the pairs in the mask and in ``pattern``: ``[T, S]`` if shared, else packed.
-
-        Positions of the pattern start at the first token of each text that is not padding.
-        """
+        """Return the pairs in the mask and in ``pattern`` (after padding): ``[T, S]`` or packed."""
         if pattern not in self._bound:
             self._bound[pattern] = (
                 self._shared(pattern) if self.is_shared else self._packed(pattern)
@@ -182,10 +178,7 @@ def mask_of_call(
 
 
 def mask_of_tensor(mask: Tensor, targets: int, sources: int) -> tuple[GraphMask, Tensor | None]:
-    """Return the pairs that a mask ``[B, H, T, S]`` allows, and its additive bias or None.
-
-    The mask is boolean, or numbers that are added to the scores; a larger mask is cut.
-    """
+    """Return the pairs that a mask ``[B, H, T, S]`` allows, and its additive bias or None."""
     mask = mask[..., :targets, :sources].expand(-1, -1, targets, sources)
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     added = None
@@ -204,11 +197,7 @@ def mask_of_tensor(mask: Tensor, targets: int, sources: int) -> tuple[GraphMask,
 
 @dataclass(frozen=True)
 class MaskRule:
-    """Mask function of ``transformers``, evaluated for every pair, a few rows at a time.
-
-    The first target is preceded by ``offset`` sources, the first source has position ``first``, and
-    some functions take single positions only (``use_vmap``).
-    """
+    """Mask function of ``transformers``, evaluated a few rows at a time."""
 
     function: MaskFunction
     members: int
@@ -301,10 +290,7 @@ def function_key(function: Any) -> Any:
 
 
 def graph_of_rows(chunks: Sequence[tuple[int, Tensor]], targets: int) -> Graph:
-    """Return the graph of a boolean mask: intervals if each row is one interval, else edges.
-
-    Each chunk has the number of its first row, and its rows ``[rows, S]``.
-    """
+    """Return the graph, intervals or edges, of a mask in chunks (first row, ``[rows, S]``)."""
     sources = chunks[0][1].shape[1] if chunks else 0
     if not sources or not targets:
         return Edges(torch.empty(2, 0, dtype=torch.long), targets, sources)
@@ -319,10 +305,7 @@ def graph_of_rows(chunks: Sequence[tuple[int, Tensor]], targets: int) -> Graph:
 
 
 def place(graph: Graph, targets: int, sources: int, row: int, column: int) -> Graph:
-    """Place a graph in a larger graph, where its first target is ``row``, its source ``column``.
-
-    Edges from sources with negative new numbers are dropped.
-    """
+    """Place a graph at ``row``, ``column`` of a larger one, without edges from negative sources."""
     if (row, column, graph.num_targets, graph.num_sources) == (0, 0, targets, sources):
         return graph
     placed: list[Graph] = []
@@ -353,10 +336,7 @@ def block_diagonal(members: Sequence[Graph]) -> Graph:
 
 
 def lengths_of_texts(graph: Graph, first: int, stop: int) -> list[int]:
-    """Return the lengths of the texts packed at positions ``first`` to ``stop`` of one row.
-
-    Texts do not attend to each other.
-    """
+    """Return the lengths of the texts at positions ``first`` to ``stop`` of one row."""
     if not isinstance(graph, Intervals):
         return [stop - first]
     has_sources = graph.start < graph.stop

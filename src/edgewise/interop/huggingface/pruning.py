@@ -45,12 +45,7 @@ def head_counts(model: nn.Module) -> dict[str, int]:
 
 
 def keep_heads(model: nn.Module, heads_by_layer: Mapping[str, Sequence[int]]) -> None:
-    """Remove all but some heads of some layers, in place, and list them in the configuration.
-
-    Args:
-        model: the model.
-        heads_by_layer: heads to keep, by layer name, in the numbering of the unpruned layer.
-    """
+    """Remove all but some heads of some layers, in place, and list them in the configuration."""
     for name, heads in heads_by_layer.items():
         _keep_heads_of_layer(model, name, list(heads))
     config = getattr(model, "config", None)
@@ -59,14 +54,9 @@ def keep_heads(model: nn.Module, heads_by_layer: Mapping[str, Sequence[int]]) ->
 
 
 def load_pruned(kind: Any, folder: str | Path) -> Any:
-    """Load a pruned ``transformers`` model that ``save_pretrained`` has written.
+    """Load a ``transformers`` model of class ``kind``, pruned or not, in evaluation mode.
 
-    Args:
-        kind: class of the model, such as ``transformers.BertModel``.
-        folder: folder with ``config.json`` and ``model.safetensors``.
-
-    Returns:
-        The model in evaluation mode. Models that were not pruned are loaded, too.
+    ``folder`` is one that ``save_pretrained`` has written, with safetensors.
 
     Raises:
         MissingDataError: the folder has no ``config.json`` or no ``model.safetensors``.

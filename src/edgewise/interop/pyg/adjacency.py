@@ -1,10 +1,8 @@
 """Cached graphs of PyG's ``edge_index``, ``EdgeIndex`` and sparse matrices.
 
-An ``edge_index``, an ``EdgeIndex`` and a ``torch.sparse`` matrix of the transposed adjacency become
-:class:`edgewise.graphs.Edges`. The graph, with its layouts and self-loops, is cached while the
-tensor exists and is not changed in place, so a static graph is prepared only in the first call.
-Changes through ``.data``, NumPy or the index tensors that a sparse matrix was built from are not
-noticed. The entries of a sparse matrix are read in each call.
+A graph, with its layouts and self-loops, is cached while the tensor exists and is not changed in
+place. Changes through ``.data``, NumPy or the index tensors that a sparse matrix was built from are
+not noticed. The entries of a sparse matrix are read in each call.
 """
 
 from __future__ import annotations
@@ -39,10 +37,8 @@ _graphs = WeakIdKeyDictionary()
 def graph_of(
     adjacency: Tensor, source: Tensor, target: Tensor | None, size: Size, forwards: bool
 ) -> Graph:
-    """Return the graph from the nodes with the features ``source`` to those with ``target``.
-
-    If ``target`` is None, ``size`` gives the number of targets, by default that of sources. With
-    ``forwards``, the targets are in the second row of ``edge_index``.
+    """Return the graph from the nodes ``source`` to ``target``; if None, ``size`` gives the number
+    of targets. With ``forwards``, they are in the second row of ``edge_index``.
     """
     stated_sources, stated_targets = _stated_size(adjacency, size, forwards)
     num_sources = _check_size(stated_sources, source.shape[-2])
@@ -79,10 +75,7 @@ def edge_index_of(adjacency: Tensor) -> Tensor:
 
 
 def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tensor | None:
-    """Return the weights ``[E]``: the entries of a sparse matrix, or ``weight [E]`` or ``[E, 1]``.
-
-    They must have the dtype of ``like``, except under autocast.
-    """
+    """Return the weights ``[E]`` of a sparse matrix or ``weight``, in the dtype of ``like``."""
     values, num_edges = _values_of(adjacency)
     if values is not None:
         argument, weight = "values of the sparse matrix", values
@@ -106,10 +99,7 @@ def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tens
 def edge_features(
     adjacency: Tensor, features: Tensor | None, width: int | None, *, vector: bool = False
 ) -> Tensor | None:
-    """Return edge features ``[E, width]``: ``features``, or the entries of a sparse matrix.
-
-    If ``vector`` is true, features ``[E]`` are read as ``[E, 1]``.
-    """
+    """Return edge features ``[E, width]``: ``features``, or the entries of a sparse matrix."""
     values, num_edges = _values_of(adjacency)
     if features is None:
         if values is None or values.dim() == 1:
@@ -152,10 +142,7 @@ def _values_of(adjacency: Tensor) -> tuple[Tensor | None, int]:
 
 
 def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
-    """Replace all self-loops by one per node, after the other edges, as PyG does.
-
-    Also return the indices of the other edges, and those of the removed self-loops.
-    """
+    """Replace self-loops by one per node, at the end; also return the other edges and old loops."""
 
     def make() -> tuple[Graph, Tensor, Tensor]:
         is_loop = graph.source == graph.target
@@ -169,10 +156,8 @@ def fresh_loops(graph: Graph) -> tuple[Graph, Tensor, Tensor]:
 
 
 def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) -> Tensor:
-    """Return the edge features, with ``fill`` for the new self-loops.
-
-    As in PyG, a reduction such as "mean" reduces the edges with the node in the second row of
-    ``edge_index``, for both flows.
+    """Return the edge features, with ``fill`` for the new self-loops; a reduction such as "mean" is
+    over the edges with the node in the second row of ``edge_index``, as in PyG.
     """
     looped, others, _ = fresh_loops(graph)
 

@@ -32,11 +32,8 @@ REDUCTIONS: dict[str, Reduce] = {
 
 
 def or_pyg(forward: F) -> F:
-    """Decorate a method ``forward``, so that PyG's code computes the calls that it does not.
-
-    These are calls with masked messages or hooks, traced or exported calls, in which the graph must
-    stay an argument, and calls for which ``forward`` raises ArgumentError. If PyG's code fails as
-    well, this error is raised.
+    """Decorate ``forward``, so that PyG's code computes calls with masked messages or hooks, traced
+    or exported calls, and those that raise ArgumentError, raised again if PyG fails too.
     """
 
     @functools.wraps(forward)
@@ -164,10 +161,7 @@ class DropIn(MessagePassing):  # type: ignore[misc]
 
 
 def as_pair(x: Tensor | Pair, *, batched: bool = False) -> Pair:
-    """Return the features of sources and of targets; both are ``x`` if it is one tensor.
-
-    With ``batched``, further dimensions may precede N.
-    """
+    """Return the features of sources and of targets; both are ``x`` if it is one tensor."""
     pair = (x, x) if isinstance(x, Tensor) else x
     if (
         isinstance(pair, (tuple, list))

@@ -33,10 +33,7 @@ class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``, or ``[N_dst, out_channels]`` with ``concat=False``.
-
-        For ``return_attention_weights``, see ``GATConv.forward``.
-        """
+        """Return ``[N_dst, H * out_channels]``, or the mean over heads; see :class:`GATConv`."""
         left, right = both(x)
         graph, edge_attr = self._looped(edge_index, (left, right), edge_attr)
         key = projected(self.lin_l, left).unflatten(-1, (self.heads, -1))

@@ -39,10 +39,9 @@ class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc
         edge_attr: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Any:
-        """Return ``[N_dst, H * out_channels]``, or ``[N_dst, out_channels]`` with ``concat=False``.
+        """Return ``[N_dst, H * out_channels]``, or the mean over heads.
 
-        If ``return_attention_weights`` is a boolean, return ``(out, (edge_index, weights))``. The
-        weights are those before dropout.
+        With ``return_attention_weights``, return ``(out, (edge_index, weights before dropout))``.
         """
         left, right = both(x)
         graph = self._graph(edge_index, (left, right))
