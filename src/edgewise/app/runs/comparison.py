@@ -27,14 +27,8 @@ from edgewise.layers import PatchEmbedding
 
 @dataclass(frozen=True)
 class Outcome:
-    """Runs with one value of the compared field, one run for each seed.
-
-    Attributes:
-        value: value of the field.
-        runs: folder of each run.
-        metrics: final metrics of each run.
-        logs: for each run, the metrics of each epoch.
-        graph: the graph over the image patches, if the field is the graph of an image model.
+    """Runs with one value of the compared field: folder, metrics and log of epochs of each seed,
+    and the graph over the image patches, if it is the field.
     """
 
     value: Any
@@ -82,9 +76,8 @@ class Comparison:
 
     @property
     def best(self) -> Outcome:
-        """Outcome with the best mean of the monitored metric.
-
-        Ties go to the lowest validation loss, then to the first outcome.
+        """Outcome with the best mean of the monitored metric; ties go to the lowest validation
+        loss.
         """
         trainer = self.recipe.trainer
         sign = 1 if trainer.mode == "min" else -1

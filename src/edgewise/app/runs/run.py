@@ -156,15 +156,8 @@ class Run:
         return joined
 
     def explain(self, inputs: Any = None, *, top: int = 5, **options: Any) -> Any:
-        """Explain predictions by the words, atoms, neighbours or items that contribute most.
-
-        Args:
-            inputs: inputs as for :meth:`predict`, without files.
-            top: number of reasons for each prediction.
-            options: options of :func:`edgewise.app.explain.attributions`.
-
-        Returns:
-            A list of :class:`edgewise.app.explain.Attribution`.
+        """Explain predictions by the words, atoms, neighbours or items that contribute most:
+        :func:`edgewise.app.explain.attributions`, which has the ``options``.
         """
         # Imported by name, because edgewise.app.explain imports this package.
         explain = import_module("edgewise.app.explain")
@@ -246,10 +239,7 @@ def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
-    """Join a row of the input table with its prediction; columns of the row keep their names.
-
-    The column ``error`` is renamed, because the key ``error`` marks an invalid input.
-    """
+    """Join a row of the input table, whose column ``error`` is renamed, with its prediction."""
     if set(row) == {"input"}:
         return answer | dict(row) if "error" in answer else answer
     columns = {f"own_{n}" if n == "error" else n: v for n, v in row.items()}

@@ -21,11 +21,7 @@ class Request:
 
 @contextmanager
 def interruptible() -> Iterator[Request]:
-    """Record the first Ctrl-C or SIGTERM within the ``with`` block in the yielded request.
-
-    The training loop reads the request and stops between two steps. A second signal stops the
-    process at once.
-    """
+    """Record the first Ctrl-C or SIGTERM in the yielded request; a second stops the process."""
     request = Request()
     if threading.current_thread() is not threading.main_thread():
         yield request  # Python allows signal handlers only in the main thread.

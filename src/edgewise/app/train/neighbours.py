@@ -19,13 +19,8 @@ from edgewise.graphs.random import distinct_numbers
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Sampled subgraph around seed nodes.
-
-    Attributes:
-        nodes: indices of the n nodes in the whole graph; the seed nodes come first, in order.
-        graph: sampled edges over the n nodes.
-        edge: indices ``[e]`` of these edges in the whole graph, for edge features.
-        count: number of seed nodes.
+    """Subgraph around ``count`` seed nodes, the first of ``nodes``; ``nodes`` and ``edge`` index
+    the whole graph.
     """
 
     nodes: Tensor
@@ -177,10 +172,7 @@ def neighbour_batches(
 
 
 def from_pyg_loader(loader: Iterable[Any]) -> Iterator[Batch]:
-    """Convert the batches of PyTorch Geometric's ``NeighborLoader``, which needs pyg-lib.
-
-    Its batches have ``x``, ``y``, ``edge_index`` and ``batch_size``, with the seed nodes first.
-    """
+    """Convert the batches of PyTorch Geometric's ``NeighborLoader``, which needs pyg-lib."""
     for batch in loader:
         count = int(batch.batch_size)
         graph = edges(batch.edge_index, len(batch.x))

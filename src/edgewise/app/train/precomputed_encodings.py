@@ -47,12 +47,8 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True)
 class CachedRows:
-    """Values of one encoding for all G graphs, as stored in the cache.
-
-    Attributes:
-        rows: encodings of nodes, ``[N, ...]``, or of pairs of nodes, ``[P, ...]``.
-        start: ``[G + 1]``, where the rows of each graph start and end.
-        of_edges: whether the values are edge indices, counted from 0 in each graph; -1 is no edge.
+    """Encodings of nodes or of pairs of nodes, which ``start`` ``[G + 1]`` splits by graph; if
+    ``of_edges``, edge indices in each graph, or -1 for no edge.
     """
 
     rows: Tensor

@@ -84,12 +84,7 @@ class Recipe:
         check_seed("seed", self.seed)
 
     def for_targets(self, targets: Sequence[Target], class_counts: Sequence[int] = ()) -> Recipe:
-        """Return the recipe with a task and a monitored metric that fit the loaded targets.
-
-        Args:
-            targets: descriptions of the target columns; see :class:`edgewise.app.train.Splits`.
-            class_counts: number of training examples of each class; see there.
-        """
+        """Return the recipe with a task and a monitored metric that fit the loaded targets."""
         task = self.task.with_targets(targets, class_counts)
         trainer = self.trainer.for_targets(targets)
         return replace(self, task=task, trainer=trainer)

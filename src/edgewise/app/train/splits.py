@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 
 class TargetScale(NamedTuple):
-    """Scale of regression targets: the model predicts standardised values and rescales them.
-
-    Attributes:
-        mean, std: mean and standard deviation of the targets, or of their logits if ``fraction``;
-            numbers, or a list with a number for each output.
-        fraction: whether targets and predictions are fractions between 0 and 1.
-    """
+    """Mean and standard deviation of regression targets, or of their logits if ``fraction``."""
 
     mean: float | list[float]
     std: float | list[float]
@@ -120,12 +114,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class TextSplits(Splits):
-    """Loaded data set of texts.
-
-    Attributes:
-        tokenizer: the tokenizer, which is saved with a trained model.
-        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
-    """
+    """Loaded data set of texts, with the tokenizer that is saved with a trained model."""
 
     tokenizer: Tokenizer
 

@@ -249,14 +249,7 @@ class MoleculeTable(Data):
     def inputs(
         self, graphs: PackedGraphs, number: Tensor, measured: Tensor, described: Tensor | None
     ) -> Batch:
-        """Return the model inputs for a batch of table rows, as a batch without targets.
-
-        Args:
-            graphs: graphs of all molecules.
-            number: index of the molecule of each row, ``[B]``.
-            measured: scaled conditions of each row, ``[B, C]``.
-            described: descriptors of all molecules, ``[G, D]``.
-        """
+        """Return the model inputs for a batch of table rows, as a batch without targets."""
         x, graph, members, bonds = graphs.take(number)
         keywords: dict[str, Any] = {"batch": members}
         if self.bonds:

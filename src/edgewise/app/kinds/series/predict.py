@@ -26,10 +26,7 @@ COLOURS = {"history": "#8795a8", "truth": "#444f5d", "forecast": "#1f6feb"}
 
 
 class Forecasts(Predictor):
-    """Forecast of the values that follow a history, by default the training series.
-
-    An input is a file or the columns of one history, or a list of its values, oldest first.
-    """
+    """Forecast of the values that follow a history, by default the training series."""
 
     ordered = True
 

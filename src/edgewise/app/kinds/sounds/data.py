@@ -47,10 +47,8 @@ MEMORY_FACTOR = 8  # Memory for samples and tokens, relative to the size of the 
 
 
 class Listing(NamedTuple):
-    """Files of recordings with class, split ("train", "val" or "test") and group of each.
-
-    ``groups`` is empty, or names a group that stays in one split, such as the speaker. ``source``
-    is the folder, table or data set, and ``column`` the column of the paths.
+    """Files with class, split ("train", "val", "test") and group, such as the speaker, of each.
+    ``column`` names the paths in ``source``.
     """
 
     files: list[Path]
