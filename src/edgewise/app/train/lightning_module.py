@@ -230,7 +230,4 @@ class TrainingModule(lightning.LightningModule):
         factor = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: self.schedule.factor(step, int(steps))
         )
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": factor, "interval": "step"},
-        }
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": factor, "interval": "step"}}

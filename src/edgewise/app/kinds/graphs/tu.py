@@ -45,10 +45,7 @@ class TU(GraphData):
         >>> splits = TU(name="ENZYMES", fold=3).load()  # doctest: +SKIP
     """
 
-    folders = (
-        "ENZYMES",
-        "MUTAG",
-    )
+    folders = ("ENZYMES", "MUTAG")
 
     name: str = "MUTAG"
     attributes: bool = True

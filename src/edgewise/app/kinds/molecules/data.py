@@ -155,12 +155,7 @@ class MoleculeTable(Data):
     def __post_init__(self) -> None:
         take_frames(self, "path")
         self._folds()
-        choices = {
-            "split": By,
-            "invalid": Invalid,
-            "task_type": TaskType,
-            "fragments": Fragments,
-        }
+        choices = {"split": By, "invalid": Invalid, "task_type": TaskType, "fragments": Fragments}
         for name, kind in choices.items():
             check_choice(f"data.{name}", getattr(self, name), get_args(kind))
         if self.descriptors and not self.bonds:

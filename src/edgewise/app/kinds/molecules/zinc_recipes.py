@@ -56,10 +56,7 @@ graphormer_zinc = replace(
     data=ZINC(),
     trainer=replace(gin_zinc.trainer, epochs=60),
     protocol=Protocol(
-        ("test/mae",),
-        "0.122 (Ying et al., 2021); not reached",
-        BY.replace("32", "60"),
-        seeds=3,
+        ("test/mae",), "0.122 (Ying et al., 2021); not reached", BY.replace("32", "60"), seeds=3
     ),
 )
 

@@ -144,10 +144,7 @@ class Forecasts(Predictor):
 
         if not answers:
             raise ArgumentError(
-                "--draw",
-                expected="at least one forecast",
-                got="none",
-                remedy="correct the input",
+                "--draw", expected="at least one forecast", got="none", remedy="correct the input"
             )
         figure = Figure(figsize=(9.6, 3.6 * len(answers)), layout="constrained")
         for axes, answer in zip(

@@ -13,13 +13,7 @@ from torch import Tensor
 from edgewise._utils.arguments import check_choice, check_range, check_shares
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.splits import Data
-from edgewise.app.train.text.tokenizer import (
-    KINDS,
-    Kind,
-    Special,
-    load_tokenizer,
-    train_tokenizer,
-)
+from edgewise.app.train.text.tokenizer import KINDS, Kind, Special, load_tokenizer, train_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
