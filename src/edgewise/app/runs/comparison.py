@@ -117,15 +117,6 @@ def compare(
         ArgumentError: the field does not exist, a value is invalid, or two values are equal. All
             values are checked before the first training.
         RunExistsError: the folder is not empty, and ``resume`` is false.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from edgewise.app import runs
-        >>> from edgewise.app.kinds import find
-        >>> recipe, path = find("digits"), Path("runs/lr")
-        >>> lrs = ["0.001", "0.01"]
-        >>> comparison = runs.compare(recipe, "optimizer.lr", lrs, path)  # doctest: +SKIP
-        >>> comparison.best.value  # doctest: +SKIP
     """
     for option, number in (("--seeds", seeds), ("--workers", workers)):
         if number is not None:

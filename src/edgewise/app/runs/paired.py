@@ -112,12 +112,6 @@ def per_example_metrics(path: Path) -> dict[str, Tensor]:
 
     Raises:
         MissingDataError: a run folder lacks the file ``test_examples.safetensors``.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from edgewise.app import runs
-        >>> runs.per_example_metrics(Path("runs/digits"))["accuracy"].mean()  # doctest: +SKIP
-        tensor(0.9806)
     """
     folder, members = RunFolder(path), RunFolder(path).runs()
     if not members:

@@ -64,11 +64,6 @@ class Run:
         recipe: recipe that the run was trained with.
         model: ``nn.Module`` with the best weights, in evaluation mode.
         predictor: predictor for the kind of data and task of the run.
-
-    Example:
-        >>> run = edgewise.load("runs/mine")  # doctest: +SKIP
-        >>> run.predict(["CCO", "c1ccccc1O"])  # doctest: +SKIP
-        [{'input': 'CCO', 'solubility': 0.87, 'unit': 'log10 mol/L'}, ...]
     """
 
     path: Path

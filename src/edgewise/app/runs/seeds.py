@@ -171,11 +171,6 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
 
     Raises:
         MissingDataError: the run does not exist, or has not finished.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from edgewise.app import runs
-        >>> metrics = runs.evaluate_run(Path("runs/digits"))  # doctest: +SKIP
     """
     folders = RunFolder(path).runs()
     if not folders:

@@ -45,16 +45,6 @@ class TrainingModule(lightning.LightningModule):
         measured: last reported loss and metrics, by name.
         carried: for each split, the cache (recurrent state) of the model after the last batch, for
             batches that continue a text.
-
-    Example:
-        >>> import lightning, torch
-        >>> from torch.utils.data import DataLoader, TensorDataset
-        >>> from edgewise.app.train import Classification, OptimizerSettings, TrainingModule
-        >>> x, y = torch.randn(40, 4), torch.arange(40) % 2
-        >>> loader = DataLoader(TensorDataset(x, y), batch_size=20)
-        >>> model, task = torch.nn.Linear(4, 2), Classification()
-        >>> module = TrainingModule(model, task, OptimizerSettings(lr=0.01))
-        >>> lightning.Trainer(max_epochs=1).fit(module, loader, loader)  # doctest: +SKIP
     """
 
     def __init__(

@@ -210,10 +210,6 @@ class Sounds(SoundData):
         group: column of groups that stay in one split, such as the speaker; "" finds a column named
             group or speaker, and "none" uses none.
         split_column: column of the splits; "" finds it, and "none" uses none.
-
-    Example:
-        >>> from edgewise.app.kinds.sounds import Sounds
-        >>> splits = Sounds(path="recordings/").load()  # doctest: +SKIP
     """
 
     path: Source = ""
@@ -260,10 +256,6 @@ class SpokenDigits(SoundData):
             one speaker and validates on another.
         fold: index of the test speaker; only for ``"speaker"``.
         folds, val: number of speakers, and fraction of the other five for validation.
-
-    Example:
-        >>> from edgewise.app.kinds.sounds import SpokenDigits
-        >>> splits = SpokenDigits(split="speaker", fold=2).load()  # doctest: +SKIP
     """
 
     folders = (SPOKEN,)
