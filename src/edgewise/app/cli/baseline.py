@@ -117,11 +117,14 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
             ]
             continue
         verdict = _verdict(gain, test)
+        significance = "without a paired test"
+        if test is not None:
+            significance = f"p = {test.p:.2g} over {test.examples:,} test examples"
         behind = reference if verdict in LOSING else behind
         lines += [
             f"baseline: {name} {rounded(value)} is {verdict} {_named(reference)}, "
             f"{rounded(reference.metrics[name])}, best on the {split} set",
-            f"difference {rounded(gain, '+')}, {_significance(test)}",
+            f"difference {rounded(gain, '+')}, {significance}",
         ]
     lines[-1] += f"; {path}"
     return "\n".join([*lines, _advice(recipe, behind)] if behind else lines)
@@ -151,12 +154,6 @@ def _paired_test(out: Path, reference: Baseline, name: str) -> Paired | None:
     except EdgewiseError:  # There are no such metrics, or the examples have another order.
         return None
     return tests.get(name.removeprefix("test/"))
-
-
-def _significance(test: Paired | None) -> str:
-    if test is None:
-        return "without a paired test"
-    return f"p = {test.p:.2g} over {test.examples:,} test examples"
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:

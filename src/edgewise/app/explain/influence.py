@@ -117,7 +117,8 @@ class Influence:
             # A legend, because names beside the points would overlap or be cut off.
             for member, (marker, colour) in zip(best, MARKERS, strict=False):
                 at = (values[member], model[member]) if bool(shown[member]) else ([], [])
-                label = _shortened(self.labels[member])
+                label = self.labels[member]
+                label = label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
                 axes.scatter(*at, s=36, marker=marker, color=colour, label=label, zorder=3)
             axes.set(xscale="log", yscale="log", xlabel=name)
             axes.set_title(f"rank correlation {correlations[MODEL, name]:.2f}", fontsize=9)
@@ -185,10 +186,6 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0, track: Track = ite
         influences = _changed_norms(run, seed, track)
         notes[MODEL] = f"estimated to first order from {2 * PROBES} random projections"
     return Influence(labels, {MODEL: influences, **measures}, notes, by)
-
-
-def _shortened(label: str) -> str:
-    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
 
 
 def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:

@@ -48,9 +48,7 @@ class Attribution:
     """Reasons for one prediction, by decreasing contribution.
 
     Attributes:
-        input: the input.
         answer: the prediction, or the explained part of it, such as the tag of a word.
-        reasons: parts of the input.
         method: method of :func:`edgewise.explain.contributions`.
         meaning: description of the contributions.
     """

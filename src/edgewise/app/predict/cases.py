@@ -109,7 +109,8 @@ def word_members(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
     special = set(special_ids(tokenizer).tolist())
     member: list[int] = []
     labels: list[str] = []
-    ended, marks = True, _marks_words(tokenizer)
+    ended, vocabulary = True, list(tokenizer.get_vocab())[:2000]
+    marks = any(piece.startswith(("▁", "Ġ")) for piece in vocabulary)
     for token in ids.tolist():
         if token in special:
             member.append(-1)
@@ -126,11 +127,6 @@ def word_members(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
         member.append(len(labels) - 1)
         ended = False
     return torch.tensor(member), labels
-
-
-def _marks_words(tokenizer: Any) -> bool:
-    """Return whether the tokens at the beginnings of words have a mark, such as ``Ġ``."""
-    return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
 
 
 def too_long(count: int) -> ArgumentError:

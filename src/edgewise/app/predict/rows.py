@@ -113,13 +113,9 @@ def write_answers(
             temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
         ):
             writer = csv.DictWriter(file, names, delimiter=DELIMITERS[form])
-            edit = quoted if quote_formulas else _unchanged
+            edit = quoted if quote_formulas else (lambda value: value)
             writer.writerow({name: edit(name) for name in names})
             for row in map(json.loads, lines):
                 writer.writerow({name: edit(value) for name, value in row.items()})
 
     folder.write(path.name, write_objects if form == ".jsonl" else write_table)
-
-
-def _unchanged(value: Any) -> Any:
-    return value

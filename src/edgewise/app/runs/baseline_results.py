@@ -115,16 +115,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
 
 
 def best_of(recipe: Recipe, measured: Sequence[Baseline], split: str = "val") -> Baseline:
-    """Return the baseline with the best main metric on a split; ties go to the first.
-
-    Example:
-        >>> from edgewise.app.kinds import find
-        >>> from edgewise.app.runs import baselines, best_of
-        >>> recipe = find("digits")
-        >>> best = best_of(recipe, list(baselines(recipe, quick=True)))
-        >>> best.metrics["val/accuracy"] > 0.9
-        True
-    """
+    """Return the baseline with the best main metric on a split; ties go to the first."""
     return max(measured, key=lambda baseline: _goodness(recipe, baseline, split))
 
 

@@ -62,13 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of :func:`compare`.
-
-    Attributes:
-        recipe: the recipe that was trained.
-        field: name of the compared field.
-        outcomes: runs with each value, in the order in which the values were given.
-    """
+    """Result of :func:`compare`: runs with each value of a field, in the given order."""
 
     recipe: Recipe
     field: str

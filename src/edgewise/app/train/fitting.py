@@ -192,17 +192,6 @@ def evaluate(
     Raises:
         ArgumentError: a loader is missing, or its batches have a wrong form.
         MissingExtraError: Lightning is not installed.
-
-    Example:
-        >>> import torch
-        >>> from torch.utils.data import DataLoader, TensorDataset
-        >>> from edgewise.app.train import Classification, evaluate
-        >>> x, y = torch.randn(40, 4), torch.arange(40) % 2
-        >>> examples = DataLoader(TensorDataset(x, y), batch_size=20)
-        >>> loaders = {"train": examples, "val": examples, "test": examples}
-        >>> metrics = evaluate(torch.nn.Linear(4, 2), Classification(), loaders)
-        >>> sorted(metrics)
-        ['test/accuracy', 'test/loss', 'val/accuracy', 'val/loss']
     """
     return evaluate_with_examples(model, task, loaders, accelerator, logger)[0]
 

@@ -1,7 +1,5 @@
-"""Interruption of a run by Ctrl-C or SIGTERM between two steps, so that it can be resumed exactly.
-
-Lightning waits for the end of a step only on SIGTERM. On Ctrl-C it raises KeyboardInterrupt within
-a step, so that weights and optimizer state may belong to different steps.
+"""Interruption of a run between two steps, so that it can be resumed exactly. On Ctrl-C, Lightning
+stops within a step, when weights and optimizer state may belong to different steps.
 """
 
 from __future__ import annotations

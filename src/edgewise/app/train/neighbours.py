@@ -46,13 +46,6 @@ class NeighbourSampler:
             graph is bipartite.
 
     Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
-
-    Example:
-        >>> import torch
-        >>> from edgewise import graphs
-        >>> from edgewise.app.train import NeighbourSampler
-        >>> ring = graphs.edges(torch.stack([torch.arange(10), (torch.arange(10) + 1) % 10]), 10)
-        >>> sampler = NeighbourSampler(ring, fanouts=[1, 1])  # two layers, one edge per node
     """
 
     def __init__(self, graph: Graph, fanouts: Sequence[int]) -> None:
@@ -135,18 +128,8 @@ class NeighbourSampler:
 def neighbour_batches(
     sampler: NeighbourSampler, x: Tensor, target: Tensor, nodes: Tensor, *, size: int, seed: int
 ) -> SampledLoader:
-    """Return a loader of neighbourhoods, shuffled and sampled anew in every epoch.
-
-    Args:
-        sampler: sampler of the whole graph.
-        x: features of all nodes, ``[N, F]``.
-        target: targets of all nodes, ``[N, ...]``.
-        nodes: training nodes, ``[M]``.
-        size: seed nodes per batch.
-        seed: random seed for shuffling and sampling.
-
-    Returns:
-        A loader of batches with inputs ``(x [n, F], graph)`` and the targets of the seed nodes.
+    """Return a loader of neighbourhoods of the training nodes ``[M]``, shuffled and sampled anew in
+    every epoch, with inputs ``(x [n, F], graph)`` and the targets of ``size`` seed nodes.
 
     Example:
         >>> import torch

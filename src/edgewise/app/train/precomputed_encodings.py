@@ -1,8 +1,5 @@
-"""Precomputed positional encodings of the graphs of a data set, cached on disk.
-
-Encodings are the same in every epoch and run, so they are computed once, in chunks of graphs. The
-name of the cache file is a hash of the edges, the encoding, its settings and its source code, so a
-change of any of these leads to a new file.
+"""Precomputed positional encodings of the graphs of a data set, cached on disk. The name of the
+file is a hash of the edges, the encoding, its settings and its source code.
 """
 
 from __future__ import annotations

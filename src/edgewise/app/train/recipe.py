@@ -49,11 +49,7 @@ class Recipe:
         summary: model, data and expected result on one line.
         model: function in ``models.MODELS`` with its arguments, except those that the data
             determine.
-        data: data set.
         task: loss, metrics and output head.
-        optimizer: optimizer settings.
-        schedule: learning rate schedule.
-        trainer: settings of the training loop.
         seed: random seed for initialisation, dropout and shuffling.
         start: run folder or Hugging Face folder whose weights initialise the backbone; empty for
             random weights. On the command line and in ``recipe.json``, this field is called

@@ -20,13 +20,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule):
-    """Constant learning rate: the factor is always 1.
-
-    Example:
-        >>> from edgewise.app.train import ConstantSchedule
-        >>> ConstantSchedule().factor(step=50, steps=100)
-        1.0
-    """
+    """Constant learning rate: the factor is always 1."""
 
     def factor(self, step: int, steps: int) -> float:  # noqa: ARG002 - part of the interface
         return 1.0
@@ -61,7 +55,6 @@ class DecaySchedule(WarmupSchedule):
     """Base class of schedules with linear warm-up, followed by a decay to ``floor``.
 
     Attributes:
-        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
         floor: learning rate at the end, as a fraction of its maximum.
     """
 

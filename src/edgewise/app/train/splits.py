@@ -39,7 +39,6 @@ class Split:
     """Training, validation or test split of a data set.
 
     Attributes:
-        count: number of examples.
         make: function that takes example indices ``[B]`` and returns their batch.
         target_scale: scale of the targets, for regression. The model uses the scale of the training
             split.
@@ -74,7 +73,6 @@ class Splits:
         model_arguments: arguments of the model or task that the data determine, such as
             ``in_width``.
         train, val, test: the three splits.
-        batch_size: batch size.
         preprocessing: dict of values that prediction needs, such as label names, item ids, scales
             or the graph. They are JSON values or tensors, saved with a trained model for
             :mod:`edgewise.app.predict`.

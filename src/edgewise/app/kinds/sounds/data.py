@@ -279,17 +279,14 @@ class SpokenDigits(SoundData):
         classes = [digit for digit, _, _ in names]
         splits, groups = ["train"] * len(files), [speaker for _, speaker, _ in names]
         if self.split == "published":
-            splits, groups = [_spoken_split(int(index)) for _, _, index in names], []
+            split_of = dict.fromkeys(TESTED, "test") | dict.fromkeys(VALIDATED, "val")
+            splits, groups = [split_of.get(int(index), "train") for _, _, index in names], []
         return Listing(files, classes, splits, groups, SPOKEN)
 
 
 def find_recordings(folder: Path) -> list[Path]:
     """Return the sorted WAV files in a folder and its subfolders, except hidden files."""
     return visible_files(folder, SUFFIXES)
-
-
-def _spoken_split(index: int) -> str:
-    return "test" if index in TESTED else "val" if index in VALIDATED else "train"
 
 
 def _column(

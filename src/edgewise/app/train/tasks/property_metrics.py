@@ -126,7 +126,7 @@ class OfTarget(Metric):
         """Return the metric of a batch of this process, without adding it."""
         batch = cast(OfTarget, self.clone())
         for metric in (batch, batch.metric):
-            metric.distributed_available_fn = _never
+            metric.distributed_available_fn = lambda: False  # No other process contributes.
         batch.reset()
         batch.update(outputs, target)
         return batch.compute()
@@ -189,11 +189,6 @@ def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
     if len(targets) == 1:
         return by_column
     return {name: MeanOverTargets(columns) for name, columns in by_metric.items()} | by_column
-
-
-def _never() -> bool:
-    """Return that no other processes contribute to a metric."""
-    return False
 
 
 def _metrics(target: Target) -> Mapping[str, Metric]:
