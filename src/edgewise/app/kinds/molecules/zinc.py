@@ -120,6 +120,8 @@ def penalised_logp(molecule: Any) -> float:
     r"""Return logP minus synthetic accessibility minus a penalty for large rings, standardised.
 
     .. math:: y = z(\log P) + z(-SA) + z(-\max(0, \text{longest ring} - 6))
+
+    For one molecule in sixteen, another cycle basis than that of networkx gives another value.
     """
     chem = rdkit()
     require("networkx", extra="graphs", purpose="the longest ring of a molecule")
