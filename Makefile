@@ -1,4 +1,4 @@
-# make install | demo | test | fuzz | lint | pictures | results | accuracy | learns | native | bench |
+# make install | demo | test | test-all | fuzz | lint | pictures | results | accuracy | learns | native | bench |
 #      gpu-check | gpu-mutations | sanitize | page | site | links
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ WORKERS ?= 2
 # Without bytecode, each of the tests' processes would compile PyTorch and Lightning again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: site links page gpu-check gpu-mutations install demo test fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
+.PHONY: site links page gpu-check gpu-mutations install demo test test-all fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -25,8 +25,13 @@ demo: install
 	  "window(1) | hubs([0])" "complete()" --seeds 3 --workers $(WORKERS) --test --out runs/demo
 	$(BIN)/python -m edgewise_examples.row_picture runs/demo
 
+# Eight minutes of processor time at most.
 test: install lint
 	$(BIN)/pytest --numprocesses $(WORKERS)
+
+# Slow tests, too.
+test-all: install lint
+	$(BIN)/pytest -m "not accuracy and not learns" --numprocesses $(WORKERS)
 
 # Random graphs through every engine until it is stopped, or for SECONDS. Failures say how to repeat them.
 SECONDS ?= inf

@@ -46,6 +46,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_commands(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", command)
@@ -82,6 +83,7 @@ def test_the_problems_of_runs_agree_with_their_peers() -> None:
         tiles.check(problem, [torch.randn(problem.shape, requires_grad=True) for _ in range(3)])
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("word", ["Longformer, a hub", "BigBird, random", "Reformer", "SDPA"])
 def test_sparse_attention_agrees_with_its_peers(word: str) -> None:
     """The first of each; FlexAttention is compiled, which takes longer than all of these."""
@@ -98,6 +100,7 @@ def test_sparse_attention_that_differs_is_not_timed() -> None:
         sparse_attention.check(name, wrong)
 
 
+@pytest.mark.slow
 def test_the_memory_and_times_of_sparse_attention() -> None:
     name = "window, beside a masked SDPA"
     states = 4096 * 768 * 4
@@ -108,6 +111,7 @@ def test_the_memory_and_times_of_sparse_attention() -> None:
     }
 
 
+@pytest.mark.slow
 def test_scores_without_heads_are_measured_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,6 +237,7 @@ def test_the_paired_test_is_that_of_scipy() -> None:
     assert p == pytest.approx(0.0742, abs=1e-4)  # t = 2 √3, two degrees of freedom
 
 
+@pytest.mark.slow
 def test_few_labels_of_molecules(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +265,7 @@ def test_few_labels_of_molecules(
     assert log[-1]["val/loss"] < log[0]["val/loss"]
 
 
+@pytest.mark.slow
 def test_molecules_are_compared_with_a_baseline_in_pairs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

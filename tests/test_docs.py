@@ -97,6 +97,7 @@ def test_links_lead_somewhere_and_rows_of_a_table_have_the_cells_of_its_head() -
         assert not hidden, f"{page.name}: a line that begins with % is a comment: {hidden}"
 
 
+@pytest.mark.slow
 @needs("Cora")
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_sampled_neighbourhoods_train_about_as_well_as_the_whole_graph() -> None:
@@ -244,6 +245,15 @@ def run_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[s
     return vars(module)
 
 
+@pytest.mark.slow(
+    "docs/howto/baselines.md",
+    "docs/howto/export.md",
+    "docs/howto/hugging_face_data.md",
+    "docs/howto/molecules.md",
+    "docs/howto/processes.md",
+    "docs/howto/series.md",
+    "docs/howto/training.md",
+)
 @pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in OWN_TEST])
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of other libraries
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
@@ -484,6 +494,7 @@ CHEAP = ("list", "show", "doctor")
 """They take no time. The others are read by the parser, and their recipes and fields found."""
 
 
+@pytest.mark.quick(cases=11)
 @pytest.mark.parametrize("page", [name for name, commands in COMMANDS.items() if commands])
 def test_the_commands_of_a_page_are_valid(
     page: str,
@@ -522,6 +533,7 @@ def test_the_first_page_runs_as_printed(
 CHANGES = {"seed": "3", "trainer.epochs": "2", "trainer.monitor": "val/loss"}
 
 
+@pytest.mark.quick(cases=26)
 @pytest.mark.parametrize("name", RECIPES)
 def test_printed_commands_train_the_recipe_of_the_run(name: str, tmp_path: Path) -> None:
     """`suggest` and the comparison with baselines print commands, which give the same recipe."""

@@ -82,6 +82,7 @@ def test_type_checkers_are_told_of_every_room() -> None:
     assert sorted([*ROOMS, *ew._HOMES]) == ew.__all__
 
 
+@pytest.mark.slow
 def test_a_name_may_be_used_first_in_compiled_code() -> None:
     code = """
 import torch

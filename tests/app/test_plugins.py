@@ -48,6 +48,7 @@ def edgewise(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return run(folder, "-m", "edgewise.app.cli", *words)
 
 
+@pytest.mark.slow
 def test_the_package_of_the_page_trains_and_its_run_answers(tmp_path: Path) -> None:
     pytest.importorskip("lightning")
     found = re.findall(r"```(\w*)\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -77,6 +78,7 @@ def test_a_broken_package_is_named_and_the_other_recipes_work(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("words", [["--help"], ["train", "digits", "--help"], ["train", "--help"]])
 def test_packages_are_imported_only_if_needed(words: list[str], tmp_path: Path) -> None:
     package(
@@ -90,6 +92,7 @@ def test_packages_are_imported_only_if_needed(words: list[str], tmp_path: Path) 
     assert "imported" in edgewise(tmp_path, "list", "recipes").stdout
 
 
+@pytest.mark.slow
 def test_own_names_have_precedence(tmp_path: Path) -> None:
     package(
         tmp_path,

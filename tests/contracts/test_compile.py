@@ -72,6 +72,7 @@ GRAPHS: dict[str, tuple[Callable[[], Pattern], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_attention_compiles_in_one_piece(name: str) -> None:
     make, lengths = GRAPHS[name]
@@ -100,6 +101,7 @@ def test_edges_that_are_made_in_the_code_are_checked_when_it_runs() -> None:
         run(x, edge_index + 1)
 
 
+@pytest.mark.slow
 def test_another_graph_is_not_taken_for_the_first() -> None:
     @torch.compile(backend="aot_eager", fullgraph=True)
     def run(x: Tensor, graph: Pattern) -> Tensor:

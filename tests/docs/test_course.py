@@ -55,6 +55,9 @@ def run(page: str) -> int:
         plt.close("all")
 
 
+@pytest.mark.slow(
+    "05_scores", "09_positions", "11_context", "13_masks", "27_pruning", "28_structure", "29_trees"
+)
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[needs(*data_sets(path.read_text())), long(path)]) for path in PAGES],

@@ -97,6 +97,7 @@ def site(build: Callable[..., tuple[int, str, Path]]) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_cells_are_executed_and_formulas_are_mathml(site: Path) -> None:
     page = (site / "index.html").read_text()
     assert "executed 42" in page
@@ -108,6 +109,7 @@ def test_cells_are_executed_and_formulas_are_mathml(site: Path) -> None:
     assert "_modules/edgewise/attention/attend.html" in other
 
 
+@pytest.mark.slow
 def test_a_site_has_no_broken_link_and_loads_nothing_from_another_host(site: Path) -> None:
     assert list(BUILT["foreign"](site)) == []
     assert list(BUILT["broken"](site)) == []
@@ -123,6 +125,7 @@ $\\unheard{x}$ and [nowhere](nowhere.md)
 """
 
 
+@pytest.mark.slow
 def test_a_formula_link_or_name_that_is_wrong_fails_the_build(
     build: Callable[..., tuple[int, str, Path]],
 ) -> None:
@@ -132,6 +135,7 @@ def test_a_formula_link_or_name_that_is_wrong_fails_the_build(
         assert said in output
 
 
+@pytest.mark.slow
 def test_a_cell_that_raises_fails_the_build(build: Callable[..., tuple[int, str, Path]]) -> None:
     code, output, _ = build(index=PAGE.replace("== 10", "== 11"), other=OTHER)
     assert code != 0
@@ -153,6 +157,7 @@ def test_files_of_other_hosts_and_broken_links_are_found(tmp_path: Path) -> None
     assert sorted(one.split(": ")[1] for one in BUILT["broken"](tmp_path)) == ["#here", "b.html"]
 
 
+@pytest.mark.slow
 def test_the_site_works_without_a_server_or_network(site: Path, chromium: Any) -> None:  # noqa: F811
     requests: list[str] = []
     errors: list[str] = []

@@ -139,6 +139,7 @@ def by_sequences(sequences: varlen.Sequences, graph: Graph) -> Tensor:
     return found
 
 
+@pytest.mark.quick(cases=27)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_blocks_are_the_graph(name: str, block: int) -> None:
     if block == 128 or GRAPHS[name].num_targets < 200:
@@ -217,6 +218,7 @@ def _given(graph: Graph) -> tuple[Any, ...]:
     return layouts._tile_runs(graph, *sizes), graph.num_targets, graph.num_sources, None
 
 
+@pytest.mark.quick(cases=14)
 @pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_targets < 400])
 def test_numbers_and_gradients(name: str) -> None:
     for lse in (False, True):
@@ -407,6 +409,7 @@ def test_the_compiled_kernel_reads_the_lists(monkeypatch: pytest.MonkeyPatch) ->
             torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("name", ["packed causal", "all kinds"])
 def test_it_can_be_traced(name: str) -> None:
     torch._dynamo.reset()

@@ -143,6 +143,7 @@ def test_sparsemax_by_hand() -> None:
     assert weights.flatten().tolist() == [0.75, 0.25, 0.0]
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("engine", ["reference", "dense"])
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
 def test_first_and_second_derivatives(engine: str, alpha: float) -> None:

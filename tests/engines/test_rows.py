@@ -48,6 +48,7 @@ def operator_arguments(name: str) -> tuple[Any, ...]:
 OPCHECK = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
 
+@pytest.mark.quick(cases=1)
 @OPCHECK
 @pytest.mark.parametrize(
     "name",

@@ -42,6 +42,7 @@ def run(*arguments: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_kernels_give_what_the_formula_gives_in_the_interpreter() -> None:
     pytest.importorskip("triton")
     cases = [f"tests/triton/test_interpreted.py::{case}" for case in CASES]
@@ -50,6 +51,7 @@ def test_kernels_give_what_the_formula_gives_in_the_interpreter() -> None:
     assert f"{len(CASES)} passed" in said
 
 
+@pytest.mark.slow
 def test_kernels_compile_for_a_gpu() -> None:
     """Triton 3.8 keeps 8 registers of one kernel in memory."""
     pytest.importorskip("triton", minversion="3.9")
@@ -57,6 +59,7 @@ def test_kernels_compile_for_a_gpu() -> None:
     assert " 0 with spills of over 8 bytes" in said
 
 
+@pytest.mark.slow
 def test_the_table_of_kernels_has_those_of_the_code() -> None:
     """``python -m tests.triton.table`` writes it."""
     pytest.importorskip("triton")

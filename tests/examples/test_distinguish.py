@@ -62,6 +62,7 @@ def test_the_pairs_are_what_they_are_called() -> None:
         assert fours == [8, 0]  # rows and columns; none
 
 
+@pytest.mark.slow
 def test_models_tell_apart_what_their_codes_do() -> None:
     found = distinguish.distinguish(list(SAME_AS))
     for pair, row in found.items():

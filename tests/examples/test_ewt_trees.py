@@ -100,6 +100,7 @@ def test_heads_that_are_no_tree_are_refused(
         data.ewt_trees().load()
 
 
+@pytest.mark.slow
 @needs(NAME)
 def test_all_sentences_are_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.places import ROOT

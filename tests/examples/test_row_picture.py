@@ -47,6 +47,7 @@ def test_two_layers_reach_as_far_as_the_walks_of_the_graph() -> None:
         assert bool(moved) == bool((second @ first)[-1, 0] > 0) == (2 * radius >= 7)
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("lightning")
     pytest.importorskip("matplotlib")

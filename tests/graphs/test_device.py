@@ -12,6 +12,7 @@ import torch
 from torch.utils import backend_registration
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason=f"PyTorch {torch.__version__} cannot simulate a device in Python; 2.10 and later can",

@@ -126,6 +126,7 @@ MODES = {
 }
 
 
+@pytest.mark.quick(cases=21)
 @EVERY
 @pytest.mark.parametrize("mode", MODES)
 def test_a_graph_met_in_a_mode_trains_afterwards(name: str, mode: str) -> None:

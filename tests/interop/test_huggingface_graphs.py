@@ -139,6 +139,7 @@ def agree(mine: tuple[Tensor, list[Tensor]], other: tuple[Tensor, list[Tensor]])
         close(one, two)
 
 
+@pytest.mark.quick(cases=19)
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_model_on_its_own_graph_is_theirs(name: str, padding: str) -> None:
@@ -361,6 +362,7 @@ FEW = ("gpt2", "mistral", "gemma3")
 """Layers that attend to all, to a window, and one of each."""
 
 
+@pytest.mark.quick(cases=4)
 @pytest.mark.parametrize("name", WRITERS)
 def test_they_write_what_they_write_without_us(name: str) -> None:
     """With the two caches that grow and that do not; ``FEW`` with beams and without a cache."""
@@ -437,6 +439,7 @@ def test_a_saved_model_is_loaded_on_our_engines(tmp_path: Path) -> None:
     assert "edgewise" not in (tmp_path / "again" / "config.json").read_text()
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("first", ["transformers", "edgewise"])
 def test_registered_whichever_is_imported_first(first: str) -> None:
     ours = "import edgewise.interop.huggingface as ours"

@@ -210,6 +210,7 @@ def compared(ours: nn.Module, theirs: nn.Module, ids: Tensor, mask: Tensor | Non
     close(mine, theirs.bert.encoder.layer[1].attention.self.key.weight.grad)
 
 
+@pytest.mark.quick(cases=14)
 @pytest.mark.parametrize("length", [1, 17, 18, 19, 20, 27, 28, 39])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("padded", [True, False])

@@ -43,11 +43,13 @@ def calls() -> list[tuple[torch.Tensor, ...]]:
     ]
 
 
+@pytest.mark.quick(cases=2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_compiles_in_one_piece(name: str) -> None:
     agrees(LAYERS[name](), calls())
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("name", LOOPED)
 def test_a_layer_that_adds_loops_compiles(name: str) -> None:
     """In pieces: how many loops there are already depends on the edges."""

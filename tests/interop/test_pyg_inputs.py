@@ -185,6 +185,7 @@ def test_with_dropout_the_weights_returned_are_those_used(name: str) -> None:
     assert_same(out, expected.flatten(1))
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("case", ATTENTION, ids=str)
 def test_dropout_is_for_training_and_drops_the_asked_share(case: Case) -> None:
     x, index, _ = example(case)

@@ -166,6 +166,7 @@ def accuracy_after_training(layer: type[GATLayer] | type[GATv2Layer], steps: int
     return float((out.argmax(-1) == answers).float().mean())
 
 
+@pytest.mark.slow
 def test_gatv2_looks_up_a_dictionary_and_gat_cannot() -> None:
     assert accuracy_after_training(GATv2Layer, 300) > 0.99
     assert accuracy_after_training(GATLayer, 300) < 0.7

@@ -278,6 +278,7 @@ def learn(
     return problem.validate(problem.run), constant_loss(problem, seen), list(idle)
 
 
+@pytest.mark.slow("graph_gin", "transformer_encoder", "vit", "mae")
 @pytest.mark.parametrize("name", cases())
 def test_beats_the_best_constant(name: str, tmp_path: Path) -> None:
     loss, constant, idle = learn(name, tmp_path)

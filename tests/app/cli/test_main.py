@@ -283,6 +283,7 @@ sys.exit(main())
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "edgewise: interrupted.\n")
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize(
     "moment",
     [

@@ -92,6 +92,7 @@ def both(folder: Path) -> Run:
     return edgewise.load(folder / "seeds")
 
 
+@pytest.mark.slow
 def test_targets_with_gaps_are_trained_together(one: Run) -> None:
     names = {"rmse", "roc_auc", "length/rmse", "aromatic/roc_auc", "group/brier", "loss"}
     assert {f"test/{name}" for name in names} <= set(one.metrics)
@@ -279,6 +280,7 @@ def test_all_forms_of_a_table_agree(tmp_path: Path) -> None:
         torch.testing.assert_close(batches[0].target, batches[1].target, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_baselines_have_the_metrics_of_each_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,6 +99,7 @@ def one(folder: Path) -> Run:
     return edgewise.load(folder / "seed-0")
 
 
+@pytest.mark.slow
 def test_several_labels_are_learned_and_measured(one: Run) -> None:
     assert one.metrics["test/roc_auc"] > 0.9
     names = {"average_precision", "brier", "calibration_error", "sport/roc_auc", "music/accuracy"}
@@ -213,6 +214,7 @@ def test_a_metric_of_the_labels_can_be_monitored(tmp_path: Path) -> None:
     assert train(given, tmp_path / "run")["best_epoch"] == 1
 
 
+@pytest.mark.slow
 def test_several_labels_and_numbers_monitor_the_loss(tmp_path: Path) -> None:
     given = recipe(in_lists(tmp_path / "own.csv"), **{"trainer.epochs": 3})
     assert given.trainer.monitor == "val/accuracy"

@@ -90,6 +90,7 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(folder, recipe("labels", table, TextClassification(pool="max")))
 
 
+@pytest.mark.slow
 def test_a_machine_that_only_answers_needs_no_package_for_training(labels: Path) -> None:
     needed = ("safetensors", "tokenizers")
     code = f"""
@@ -385,6 +386,7 @@ def test_a_language_model_writes_the_same_for_the_same_seed(
     assert greedy[0] == greedy[1]
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize(
     "model",
     [

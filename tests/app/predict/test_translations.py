@@ -49,6 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_texts_become_what_was_measured(run: Path) -> None:
     from sacrebleu import metrics
 

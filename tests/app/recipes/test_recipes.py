@@ -62,6 +62,22 @@ def cases() -> list[Any]:
     return found
 
 
+@pytest.mark.slow(
+    "swin-cifar10",
+    "vit-cifar10",
+    "sst2",
+    "gps-esol",
+    "graph-bert-cora",
+    "gpt-shakespeare",
+    "gru-sst2",
+    "gru-ewt",
+    "ionic-liquids-co2",
+    "spoken-digits",
+    "spoken-digits-speakers",
+    "tag-ewt",
+    "xl-war-and-peace",
+    "long-war-and-peace",
+)
 @pytest.mark.parametrize("name", cases())
 def test_starts(name: str) -> None:
     prepare(RECIPES[name])  # with a trial of its loss on a batch

@@ -47,6 +47,7 @@ def small(name, data, **fields):
     return with_values(recipe, {"trainer.accelerator": "cpu", "model.width": 16, **fields})
 
 
+@pytest.mark.slow
 def test_groups_of_friends_are_found(friends, tmp_path):
     recipe = small("sage-facebook", friends, **{"task.hits": 5, "trainer.epochs": 40})
     metrics = train(recipe, tmp_path / "run")

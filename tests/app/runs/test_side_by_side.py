@@ -82,6 +82,7 @@ def test_a_request_to_stop_reaches_all(tmp_path: Path) -> None:
     assert stopped.value.signal == signal.SIGINT
 
 
+@pytest.mark.slow
 def test_a_comparison_over_seeds_is_the_same_side_by_side(tmp_path: Path) -> None:
     pytest.importorskip("lightning")
     recipe = with_values(find("digit-rows"), TINY)

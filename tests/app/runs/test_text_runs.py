@@ -193,6 +193,7 @@ def test_a_fine_tuning_that_was_broken_is_continued_to_the_same_weights(
     assert same(tmp_path / "whole", tmp_path / "run")
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("step", [0, 2, 7])
 def test_a_pre_training_that_was_broken_is_continued_to_the_same_weights(
     step: int, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -264,6 +265,7 @@ def test_a_trunk_of_other_sizes_is_refused_by_the_fields_that_differ(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_fine_tuning_has_the_architecture_of_the_run(
     files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,6 +130,7 @@ def test_folder_that_exists(tmp_path):
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["precious"]
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize(
     "start",
     [

@@ -87,6 +87,7 @@ def series_table(path: Path, a: float, b: float) -> dict[str, object]:
     return {"data.path": str(path), "data.season": 12, "data.history": 24, "data.horizon": 6}
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize(("a", "b"), TRAINED)
 def test_series_are_trained_alike(a: float, b: float, tmp_path: Path) -> None:
     fields = {"trainer.epochs": 2, "data.windows": 64, "model.dropout": 0.0, "optimizer.lr": 3e-3}
@@ -148,6 +149,7 @@ def test_baselines_of_numbers_are_alike(a: float, b: float) -> None:
         assert float(error / expected.std()) < tolerance
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize(("a", "b"), TRAINED)
 def test_numbers_are_trained_alike(a: float, b: float, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -50,6 +50,7 @@ def test_exact_counts_captions_without_any_mistake() -> None:
     assert float(exact.compute()) == 0.5
 
 
+@pytest.mark.slow
 def test_translations_are_the_most_probable_ones() -> None:
     """A model that has learned to repeat its source in other tokens."""
     torch.manual_seed(0)

@@ -41,6 +41,7 @@ def page_faults(monkeypatch: pytest.MonkeyPatch, **environment: str) -> tuple[in
     return by_default, kept
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
 def test_freed_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """By default, each tensor gets its memory from the system, page by page."""
@@ -48,6 +49,7 @@ def test_freed_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept < 0.1 * by_default
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
 def test_the_users_own_setting_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     by_default, kept = page_faults(monkeypatch, MALLOC_MMAP_THRESHOLD_="131072")

@@ -45,6 +45,7 @@ TWO = {"trainer.devices": 2, "data.batch_size": 57}
 RECIPE = with_values(find("digits"), {**SMALL, "data.warp": 0.0})
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_curve_of_one_with_twice_the_batch(tmp_path: Path) -> None:
     # 1257 images: of the last batch, of 3, one process has two examples and the other has one.
     train(with_values(RECIPE, {"data.batch_size": 114}), tmp_path / "one")

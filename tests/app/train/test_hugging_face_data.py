@@ -57,6 +57,7 @@ MADE = {
 }
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("kind", MADE)
 def test_a_loader_of_one_trains(kind: str, tmp_path: Path) -> None:
     """To the numbers that the same rows have as a list of batches."""

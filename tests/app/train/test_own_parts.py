@@ -149,6 +149,7 @@ class Stop(lightning.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("step", [5, 8, 10, 13])
 def test_a_run_with_pytorchs_dataloader_is_continued_exactly(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -279,6 +280,7 @@ def test_what_goes_wrong_in_a_data_set_is_its_own(tmp_path: Path) -> None:
         go(tmp_path / "run", {**loaders(), "train": DataLoader(Broken(input=[0]))})
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("whole", [True, False])
 def test_the_loader_of_pyg(tmp_path: Path, whole: bool) -> None:
     """Of graphs with a class each, or with one for each node."""

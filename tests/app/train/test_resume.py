@@ -94,6 +94,7 @@ def ctrl_c() -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("step", [0, 1, STEPS, STEPS + 4])
 def test_crash_at_a_step(
     step: int, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +107,7 @@ def test_crash_at_a_step(
     assert_same(tmp_path / "run", unbroken)
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_saves_before_it_stops(
     number: signal.Signals, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,6 +197,7 @@ def carrying(folder: Path, name: str = "transformer_xl") -> Recipe:
     return with_values(recipe, {key: value for key, value in CARRIED.items() if key in known})
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("name", ["transformer_xl", "lstm"])
 @pytest.mark.parametrize("step", [0, 3, 5, 8])
 def test_what_a_model_carries_from_batch_to_batch_goes_on(
@@ -243,6 +246,7 @@ def unbroken_with_every_feature(tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder / "whole"
 
 
+@pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("batch", [1, 4, 19, 20, 37, 45])
 def test_killed_at_any_batch_with_accumulation_averages_and_noam(
     batch: int,

@@ -12,6 +12,7 @@ from edgewise.app.kinds.images import Cifar10
 from tests.places import needs
 
 
+@pytest.mark.slow
 @needs("cifar10_12k")
 def test_images_of_each_class_in_each_split() -> None:
     splits = Cifar10().load()
