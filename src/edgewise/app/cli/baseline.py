@@ -57,13 +57,7 @@ def baseline(arguments: Namespace) -> int:
 
 
 def measure(recipe: Recipe, out: Path, *, folds: bool = False) -> str:
-    """Evaluate the baselines of a recipe, write ``baseline.json``, and return a table as text.
-
-    Args:
-        recipe: recipe whose task, data and splits are used.
-        out: folder for ``baseline.json``, which is created.
-        folds: whether to evaluate on each fold of cross-validation and report the means.
-    """
+    """Evaluate the baselines of a recipe, write ``baseline.json``, and return a table as text."""
     recipes = fold_recipes(recipe) if folds else {"": recipe}
     baselines_by_fold: list[list[Baseline]] = []
     for fold_name, fold_recipe in recipes.items():
@@ -78,10 +72,7 @@ def measure(recipe: Recipe, out: Path, *, folds: bool = False) -> str:
 def write(
     out: Path, recipe: Recipe, means: Sequence[Baseline], folds: Sequence[Sequence[Baseline]] = ()
 ) -> Path:
-    """Write ``baseline.json``, and metrics of each test example for the best baseline.
-
-    ``means`` are the baselines of the recipe; with several folds, means over ``folds``.
-    """
+    """Write ``baseline.json``, and metrics of each test example for the best baseline."""
     best = best_of(recipe, means)
     record: dict[str, Any] = {
         "recipe": runs.to_record(recipe),
@@ -101,11 +92,7 @@ def write(
 
 
 def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
-    """Return lines of text that compare a run with the best quick baselines of its recipe.
-
-    If the baselines would take minutes, the text is the command that evaluates them. Of several
-    seeds, the metric of the mean prediction is compared, or the mean if there is none.
-    """
+    """Return lines that compare a run with the best quick baselines of its recipe."""
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
     preprocessing = kept_preprocessing(run)
@@ -130,22 +117,21 @@ def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
             ]
             continue
         verdict = _verdict(gain, test)
+        significance = "without a paired test"
+        if test is not None:
+            significance = f"p = {test.p:.2g} over {test.examples:,} test examples"
         behind = reference if verdict in LOSING else behind
         lines += [
             f"baseline: {name} {rounded(value)} is {verdict} {_named(reference)}, "
             f"{rounded(reference.metrics[name])}, best on the {split} set",
-            f"difference {rounded(gain, '+')}, {_significance(test)}",
+            f"difference {rounded(gain, '+')}, {significance}",
         ]
     lines[-1] += f"; {path}"
     return "\n".join([*lines, _advice(recipe, behind)] if behind else lines)
 
 
 def references(recipe: Recipe, measured: Sequence[Baseline]) -> dict[str, Baseline]:
-    """Return the baselines that a run is compared with, by the set on which they are the best.
-
-    The best on the test set is listed if it is not the best on the validation set, so that no run
-    is called ahead of the baselines while it is behind one of them.
-    """
+    """Return the best baselines on the validation set and, if it differs, on the test set."""
     by_split = {split: best_of(recipe, measured, name) for split, name in SPLITS.items()}
     if by_split["test"] is by_split["validation"]:
         del by_split["test"]
@@ -170,12 +156,6 @@ def _paired_test(out: Path, reference: Baseline, name: str) -> Paired | None:
     return tests.get(name.removeprefix("test/"))
 
 
-def _significance(test: Paired | None) -> str:
-    if test is None:
-        return "without a paired test"
-    return f"p = {test.p:.2g} over {test.examples:,} test examples"
-
-
 def _advice(recipe: Recipe, best: Baseline) -> str:
     """Return advice, as text, for a run whose result is worse than the best baseline."""
     if isinstance(recipe.data, LabelledText) and not recipe.start:
@@ -194,10 +174,7 @@ def _advice(recipe: Recipe, best: Baseline) -> str:
 
 
 def command(name: str, recipe: Recipe) -> str:
-    """Return an ``edgewise`` command whose options are the changed fields of a recipe.
-
-    The fields are those of data, task, seed and monitored metric.
-    """
+    """Return an ``edgewise`` command with the changed fields of data, task, seed and metric."""
     defaults = fields_of(find(recipe.name))
     changed = [
         f"--{name} {shlex.quote(as_typed(field.value))}"

@@ -109,10 +109,7 @@ def _print_comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> 
 
 
 def _recipe(arguments: Namespace, out: Path | None = None) -> Recipe:
-    """Return the recipe of the command, with the architecture of the run that ``--from`` names.
-
-    A resumed run in ``out`` has the architecture itself, and the folder of ``--from`` may be gone.
-    """
+    """Return the recipe of the command, with the architecture of the run that ``--from`` names."""
     recipe = find(arguments.recipe)
     if arguments.model is not None:
         recipe = runs.with_values(recipe, {"model": arguments.model})

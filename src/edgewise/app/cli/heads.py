@@ -168,10 +168,7 @@ def suggest(arguments: Namespace) -> int:
 
 
 def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> tuple[str, str]:
-    """Return how to train the recipe of a run with other graphs.
-
-    The result is " in Python" or an empty text, and the line of Python or the command.
-    """
+    """Return how to train with other graphs: a command, or " in Python" and a line of it."""
     out, fields = _new_folder(folder), _changes(recipe)
     if fields is not None:
         options = [f"--{name} {shlex.quote(text)}" for name, text in {**fields, **graphs}.items()]
@@ -188,10 +185,7 @@ def _training(recipe: Recipe, graphs: Mapping[str, str], folder: Path) -> tuple[
 
 
 def _changes(recipe: Recipe) -> dict[str, str] | None:
-    """Return the fields that differ from the recipe of the same name, as they would be typed.
-
-    The result is None if no command can train the recipe.
-    """
+    """Return the fields that differ from the named recipe, or None if no command can train it."""
     if recipe.name not in RECIPES:
         return None
     changed = changed_fields(recipe, RECIPES[recipe.name])

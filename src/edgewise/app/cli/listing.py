@@ -67,10 +67,7 @@ def show(arguments: Namespace) -> int:
 
 
 def _description(name: str, draw: Path | None, nodes: int) -> str:
-    """Return the description of a name of ``ENTRIES``, or of a graph such as "window(2)".
-
-    The graph is created with this number of nodes, and ``draw`` is an image file for its figure.
-    """
+    """Return the description of a name of ``ENTRIES``, or of a graph such as "window(2)"."""
     graph = _graph(name)
     check_range("--nodes", nodes, "choose for example 16", least=1)
     if draw is not None and graph is None:

@@ -95,11 +95,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _split(argv: list[str], pattern: re.Pattern[str]) -> tuple[list[str], Fields]:
-    """Separate options such as ``--model.heads 4`` and ``--model.heads=4`` from other arguments.
-
-    The groups of the pattern are the name and the value. The results are the other arguments, and
-    the values of the matching options by name.
-    """
+    """Separate arguments from options such as ``--model.heads 4`` or ``--model.heads=4``."""
     rest: list[str] = []
     options: Fields = {}
     words = iter(argv)
@@ -156,11 +152,7 @@ def _run_for_help(words: Sequence[str]) -> Recipe | None:
 
 
 def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser of all commands.
-
-    If ``--help`` is among the words of the command line, the help of ``train``, ``compare`` and
-    ``baseline`` lists the fields of the recipe, and that of ``predict`` the options of the run.
-    """
+    """Return the parser; with ``--help`` among the words, it lists fields of the recipe or run."""
     parser: argparse.ArgumentParser = Parser(
         prog="edgewise",
         description=DESCRIPTION,

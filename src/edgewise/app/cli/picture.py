@@ -14,10 +14,7 @@ COLOURS = ("#8795a8", "#e0803c", "#2a9d7c", "#1f6feb", "#9b5de5", "#d1495b", "#b
 
 
 def picture(comparison: Comparison, split: Measured = "val") -> Figure:
-    """Return the figure of a comparison: results, and below them the graphs if they are compared.
-
-    Learning curves are for the validation set, and the bars for this split.
-    """
+    """Return the figure of a comparison: results, and below them the compared graphs."""
     count = sum(outcome.graph is not None for outcome in comparison.outcomes)
     figure = Figure(figsize=(max(9.6, 2.4 * count), 8.8 if count else 4.2), layout="constrained")
     ratios = (4.0, 4.8) if count else (1.0,)

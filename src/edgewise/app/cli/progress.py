@@ -15,11 +15,7 @@ SECONDS = 10.0
 
 
 def with_progress(items: Iterable[Any], done: str) -> Iterator[Any]:
-    """Yield all items, and show on the standard error stream how many are ``done``.
-
-    The progress is a bar on a terminal, if the package rich is installed, and otherwise a line
-    every ten seconds, if the number of items is known.
-    """
+    """Yield all items, and show how many are ``done``: a bar on a terminal, or lines."""
     total = len(items) if isinstance(items, Sized) else None
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield from items if total is None else _with_lines(items, total, done)

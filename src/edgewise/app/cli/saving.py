@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def save_figure(path: Path, figure: Figure) -> None:
-    """Write a figure to the file that ``--draw`` names, and print the path.
-
-    Raises:
-        ArgumentError: the suffix is not that of an image format, or the file belongs to a run.
-    """
+    """Write a figure to the file that ``--draw`` names, and print the path."""
     refuse_run_file("--draw", path)
     folder = RunFolder(path.parent)
     folder.make()

@@ -14,10 +14,7 @@ Measured = Literal["val", "test"]
 
 
 def table(rows: Sequence[Sequence[str]], *, header: bool = True, left: int = 1) -> str:
-    """Return rows of cells as text with aligned columns; the first ``left`` ones left-aligned.
-
-    A header, which is the first row, is underlined.
-    """
+    """Return aligned rows as text, with ``left`` left-aligned columns and an underlined header."""
     rows = [[printable_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []

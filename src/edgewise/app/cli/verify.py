@@ -25,10 +25,7 @@ WIDTH, HEADS, HIDDEN, NODES, BATCH = 32, 4, 64, 24, 3
 
 
 class Check(NamedTuple):
-    """Comparison of a layer with a reference that has the same weights.
-
-    ``difference`` returns the maximum absolute difference of outputs and gradients in a dtype.
-    """
+    """Difference of a layer from a reference with the same weights, in outputs and gradients."""
 
     layer: str
     reference: str

@@ -72,26 +72,15 @@ class Influence:
         return ranks
 
     def ranking(self, by: str = MODEL, top: int = 10) -> list[dict[str, Any]]:
-        """Return the members with the highest values of a measure, and their ranks by all measures.
-
-        Args:
-            by: name of the measure.
-            top: number of members.
-        """
+        """Return the ``top`` members by a measure, and their ranks by all measures."""
         ranks = {name: self.ranks(name) for name in self.measures}
         order = ranks[by].argsort()[:top].tolist()
         return [self._row(member, ranks) for member in order]
 
     def disagreements(self, name: str = "PageRank", top: int = 5) -> list[dict[str, Any]]:
-        """Return the members whose rank by the model differs most from that by another measure.
-
-        Differences are between logarithms of ranks, because rank 1 against 10 matters more than
-        rank 991 against 1000.
-
-        Args:
-            name: name of the other measure.
-            top: number of members that the model ranks higher, followed by as many that it ranks
-                lower.
+        """Return ``top`` members that the model ranks higher than another measure, then as many
+        lower. Logarithms of ranks are compared: rank 1 against 10 matters more than rank 991
+        against 1000.
         """
         ranks = {measure: self.ranks(measure) for measure in self.measures}
         apart = ranks[name].double().log() - ranks[MODEL].double().log()
@@ -128,7 +117,8 @@ class Influence:
             # A legend, because names beside the points would overlap or be cut off.
             for member, (marker, colour) in zip(best, MARKERS, strict=False):
                 at = (values[member], model[member]) if bool(shown[member]) else ([], [])
-                label = _shortened(self.labels[member])
+                label = self.labels[member]
+                label = label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
                 axes.scatter(*at, s=36, marker=marker, color=colour, label=label, zorder=3)
             axes.set(xscale="log", yscale="log", xlabel=name)
             axes.set_title(f"rank correlation {correlations[MODEL, name]:.2f}", fontsize=9)
@@ -198,19 +188,10 @@ def influence(run: Run, *, by: By = "removed", seed: int = 0, track: Track = ite
     return Influence(labels, {MODEL: influences, **measures}, notes, by)
 
 
-def _shortened(label: str) -> str:
-    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
-
-
 def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
     """Compute the change of all other outputs if a member (node) is removed, for each member.
 
     The change is the Euclidean norm over the outputs of all other members.
-
-    Args:
-        run: run as for :func:`influence`.
-        members: indices of members; each needs one forward pass over the graph.
-        track: function that shows the progress, as for :func:`influence`.
     """
     outputs, _, labels = run.predictor.graph_outputs()
     case = Case(outputs, torch.arange(len(labels)), labels)
@@ -227,18 +208,8 @@ def removals(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
 
 
 def changes(run: Run, members: Tensor, *, track: Track = iter) -> Tensor:
-    """Compute the change of all other outputs if a member (node) is changed, for each member.
-
-    To change a member, its features are replaced by the mean features of all members. The change of
-    the outputs is the Euclidean norm over the outputs of all other members.
-
-    Args:
-        run: run as for :func:`influence`.
-        members: indices of members; each needs one forward pass over the graph.
-        track: function that shows the progress, as for :func:`influence`.
-
-    Returns:
-        Norms ``[M]``.
+    """Compute the change of all other outputs if a member gets the mean features of all members, as
+    :func:`removals` does.
     """
     x, outputs = _features(run)
     norms = []
@@ -293,10 +264,7 @@ def _norms(
 def _projected_norms(
     outputs: Callable[[], Tensor], project: Callable[[Tensor], Tensor], seed: int, track: Track
 ) -> Tensor:
-    """Estimate the norm of the change of the outputs ``[N, D]`` for each member, ``[N]``.
-
-    ``project`` returns the product of a vector ``[N, D]`` with the change for each member.
-    """
+    """Estimate the norm of the change of the outputs ``[N, D]`` for each member, ``[N]``."""
     # The product of the change with a vector of independent normal numbers has the squared norm as
     # its variance. Each projection is over the outputs of a random half of the members, and
     # estimates the influence of the other half: the output of a member itself does not count.

@@ -48,9 +48,7 @@ class Attribution:
     """Reasons for one prediction, by decreasing contribution.
 
     Attributes:
-        input: the input.
         answer: the prediction, or the explained part of it, such as the tag of a word.
-        reasons: parts of the input.
         method: method of :func:`edgewise.explain.contributions`.
         meaning: description of the contributions.
     """
@@ -162,10 +160,8 @@ def reasons_of(case: Case, scores: Contributions, top: int) -> list[Reason]:
 
 
 def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
-    """Add the key ``why`` to a prediction, or to each of its rows that is explained, in place.
-
-    Its value is a list of pairs: the name of a part of the input and its contribution. The result
-    are descriptions of the contributions.
+    """Add ``why``, pairs of part and contribution, to a prediction or its rows that are explained.
+    The result are descriptions of the contributions.
     """
     rows: list[Any] = next((field for field in answer.values() if is_of_dicts(field) and field), [])
     explained = list(_of_input(run, value, top, "auto", max(1, len(rows))))

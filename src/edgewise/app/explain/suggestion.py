@@ -34,16 +34,7 @@ def _text(pattern: Pattern) -> str:
 
 @dataclass(frozen=True)
 class LayerSuggestion:
-    """Sparse pattern that is suggested for a layer.
-
-    Attributes:
-        pattern: pattern (graph for any number of nodes), with global tokens if there are any:
-            ``window(w)`` or ``window(w) | hubs([...])``.
-        weight: fraction of the attention weight that is on edges of the pattern, averaged over
-            heads.
-        edges: fraction of the edges of the recorded graphs that are in the pattern.
-        number: number of the layer in commands, pages and figures.
-    """
+    """Sparse pattern for a layer, with the fractions of attention weight and of edges in it."""
 
     pattern: Pattern
     weight: float
@@ -89,9 +80,6 @@ class Suggestion:
 
         Args:
             recipe: recipe of the run.
-
-        Returns:
-            The fields; empty if the model has no field for a graph.
         """
         recipe_fields = fields_of(recipe)
         decoder = [name for name in self.layers if "decoder" in name.split(".")]
@@ -224,10 +212,8 @@ def _measure(losses: Losses, *patterns: Mapping[str, Pattern]) -> list[tuple[flo
 
 
 class _Table:
-    """Statistics of each edge of a layer, over all texts of all batches.
-
-    A tuple of ``edges`` holds the distance between source and target, the position of the source
-    from both ends of the text, the weight, and the weight if all weights of a target were equal.
+    """Statistics of each edge: distance and positions from both ends of the text, its weight, and
+    the weight if all weights of a target were equal.
     """
 
     def __init__(self, number: int) -> None:
@@ -307,11 +293,7 @@ class RestrictedAttention(NamedInterceptor):
     def _intersection(
         self, graph: Graph, pattern: Pattern, has_terms: bool
     ) -> tuple[Graph, Tensor | None]:
-        """Return the graph of the edges that are in a pattern, and the indices of these edges.
-
-        The indices are None if a call has no edge terms and the graph is complete in each text: the
-        graph of the pattern is then faster to compute with than a list of edges.
-        """
+        """Return the graph of the edges that are in a pattern, and the indices of these edges."""
         size = _text_sizes(graph)
         is_complete = not has_terms and graph.num_edges == int(size.square().sum())
         key = (tuple(size.tolist()), pattern, None if is_complete else id(graph))

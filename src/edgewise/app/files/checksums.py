@@ -16,7 +16,7 @@ each ``.jpg`` and ``.wav`` file, sorted by path.
 """
 
 GIT_BLOBS: dict[str, dict[str, str]] = {
-    "gowalla": {"train.txt": "a27782bd7a1d4d0744148dc0460ea94da74763f2"},
+    "gowalla": {"train.txt": "a27782bd7a1d4d0744148dc0460ea94da74763f2"}
 }
 """Git object ids of other accepted versions of a file, whose SHA-256 is unknown. The published
 ``train.txt`` of Gowalla lists the items of each user in a different order.

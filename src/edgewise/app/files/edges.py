@@ -105,9 +105,8 @@ class EdgeTable(NamedTuple):
 
 
 class Interactions(NamedTuple):
-    """User-item pairs ``[2, E]`` of each file, with ids that the files share. ``numbers`` has for
-    each file the values ``[E]`` of further columns by their argument, such as ``data.time``.
-    ``columns`` and ``rating`` name columns of the first file.
+    """User-item pairs ``[2, E]`` of each file, with shared ids, and ``numbers`` with the values
+    ``[E]`` of further columns by their argument, such as ``data.time``.
     """
 
     pairs: list[Tensor]

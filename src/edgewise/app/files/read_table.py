@@ -204,10 +204,7 @@ def _chunks(
 def _refuse_quotes(path: Path, form: TextForm, layout: Layout, argument: str) -> None:
     """Raise ArgumentError if a space precedes the quotation mark that opens a cell."""
     spaced = layout._replace(spaced=True)
-    with (
-        opened_text(path, form.encoding) as text,
-        opened_text(path, form.encoding) as same_text,
-    ):
+    with opened_text(path, form.encoding) as text, opened_text(path, form.encoding) as same_text:
         rows = _records(text, layout, strict=False), _records(same_text, spaced, strict=False)
         for (_, cells), (_, spaced_cells) in zip(*rows, strict=False):
             for cell, spaced_cell in zip(cells[1:], spaced_cells[1:], strict=False):

@@ -1,8 +1,4 @@
-"""Kinds of problems, one folder each; ``NAMES`` is the one list of them.
-
-A folder has the modules ``data``, ``task``, ``recipes``, ``predict``, ``baseline`` and ``reasons``
-as far as it needs them, and a :class:`Kind` named ``KIND``.
-"""
+"""Kinds of problems, one folder each, with a :class:`Kind` named ``KIND``; ``NAMES`` lists them."""
 
 from __future__ import annotations
 
@@ -41,11 +37,8 @@ def kinds() -> tuple[Kind, ...]:
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Entries of all kinds by name; those of Edgewise have precedence.
-
-    Packages are imported when the registry is listed, or when a name is looked up that Edgewise
-    itself does not have. ``field`` is the attribute of :class:`Kind` that holds the entries, and
-    ``shared`` has entries that belong to several kinds.
+    """Entries of the attribute ``field`` of all kinds by name; those of Edgewise have precedence.
+    Packages are imported only to list them, or for a name that Edgewise does not have.
     """
 
     def __init__(self, field: str, shared: Mapping[str, T] | None = None) -> None:

@@ -1,8 +1,4 @@
-"""Kinds of problems that installed packages add.
-
-A package adds a kind with an entry point of the group ``edgewise.kinds``, which names a module with
-the attribute ``KIND``. ``docs/howto/own_recipes.md`` has an example.
-"""
+"""Kinds of problems that packages add by an entry point; see ``docs/howto/own_recipes.md``."""
 
 from __future__ import annotations
 

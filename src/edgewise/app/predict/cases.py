@@ -38,10 +38,7 @@ def row_odds(scores: Scores, row: int, label: int) -> Scores:
 
 
 def output_rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
-    """Return the arguments of the model for an input, its outputs, and a function for them.
-
-    The outputs are flattened to ``[R, K]``; the function computes them again, with gradients.
-    """
+    """Return a model's arguments for an input, its outputs ``[R, K]``, and their function."""
     example = predictor.prepare(value)
 
     def scores() -> Tensor:
@@ -61,11 +58,7 @@ def target_cases(
     labels: list[str],
     **fields: Any,
 ) -> Iterator[Case]:
-    """Yield a case for each target; with several targets, answers begin with their names.
-
-    ``scores`` computes the outputs ``out [1, K]`` again; the other arguments are those of a
-    :class:`Case`.
-    """
+    """Yield a :class:`Case` for each target of outputs ``[1, K]``, which ``scores`` computes."""
     start = 0
     for target in predictor.targets:
         columns = slice(start, start + target.width)
@@ -116,7 +109,8 @@ def word_members(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
     special = set(special_ids(tokenizer).tolist())
     member: list[int] = []
     labels: list[str] = []
-    ended, marks = True, _marks_words(tokenizer)
+    ended, vocabulary = True, list(tokenizer.get_vocab())[:2000]
+    marks = any(piece.startswith(("▁", "Ġ")) for piece in vocabulary)
     for token in ids.tolist():
         if token in special:
             member.append(-1)
@@ -133,11 +127,6 @@ def word_members(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
         member.append(len(labels) - 1)
         ended = False
     return torch.tensor(member), labels
-
-
-def _marks_words(tokenizer: Any) -> bool:
-    """Return whether the tokens at the beginnings of words have a mark, such as ``Ġ``."""
-    return any(piece.startswith(("▁", "Ġ")) for piece in list(tokenizer.get_vocab())[:2000])
 
 
 def too_long(count: int) -> ArgumentError:

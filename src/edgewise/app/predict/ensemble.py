@@ -12,12 +12,8 @@ from edgewise.app.files.targets import Target, mean_prediction
 
 
 class Ensemble(nn.Module):
-    """Model whose prediction is the mean of the predictions of several models.
-
-    Predicted numbers and probabilities of classes are averaged.
-
-    Paper: Lakshminarayanan et al., Simple and scalable predictive uncertainty estimation using deep
-    ensembles, 2017.
+    """Model whose prediction is the mean of the numbers and probabilities of several models
+    (Lakshminarayanan et al., 2017).
     """
 
     def __init__(self, members: Sequence[nn.Module], targets: Sequence[Target]) -> None:

@@ -25,10 +25,7 @@ from edgewise.app.train.held_out import HeldOut, read_held_out
 
 
 class Interval(NamedTuple):
-    """Prediction interval of a target, from validation rows.
-
-    ``covered`` of the ``tested`` test rows have their true value in the interval.
-    """
+    """Prediction interval of a target, which ``covered`` of the ``tested`` test rows are in."""
 
     name: str
     half_width: float
@@ -45,15 +42,8 @@ class Interval(NamedTuple):
 def intervals(
     folders: Sequence[Path], targets: Sequence[Target], level: float
 ) -> dict[str, Interval]:
-    """Return the prediction interval of each numeric target, by name.
-
-    There is a run folder for each model of an ensemble.
-
-    Raises:
-        ArgumentError: the level is not between 0 and 1, no target is a number, or there are too few
-            validation rows for the level.
-        MissingDataError: the run has no saved validation errors, because it was pruned
-            without the data of its training.
+    """Return the prediction interval of each numeric target, by name, from the run folder of each
+    model of an ensemble.
     """
     numbers = [index for index, target in enumerate(targets) if not target.classes]
     if not 0 < level < 1 or not numbers:

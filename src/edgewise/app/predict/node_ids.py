@@ -18,10 +18,7 @@ slow comparisons."""
 
 
 class KnownIds:
-    """Map between the node ids in the training file and node indices.
-
-    ``what`` is the noun for an id in errors, and ``remedy`` that for an id with no similar one.
-    """
+    """Map between ids in the training file and node indices; ``what`` is their noun in errors."""
 
     def __init__(
         self, ids: Sequence[str], what: str, remedy: str = "train again on data with this id"

@@ -85,10 +85,7 @@ class Predictor(ABC):
         return isinstance(recipe.data, cls.data) and type(recipe.task) is cls.task
 
     def node_labels(self, value: Any) -> tuple[list[str], int | None]:
-        """Return the names of the nodes of the model's graph, and the index of the explained node.
-
-        The index is None if the prediction is not about one node.
-        """
+        """Return the names of the nodes, and the index of the explained node, if there is one."""
         example = self.prepare(value)
         return [f"node {node}" for node in range(len(getattr(example, "x", ())))], None
 
@@ -106,10 +103,8 @@ class Predictor(ABC):
         )
 
     def default_inputs(self) -> list[Any]:
-        """Return the inputs to use if the caller gives none.
-
-        Raises:
-            ArgumentError: this kind of run needs inputs; only a series can continue itself.
+        """Return the inputs to use if the caller gives none; raise ArgumentError if they are
+        needed.
         """
         raise ArgumentError(
             "INPUT",
@@ -119,11 +114,7 @@ class Predictor(ABC):
         )
 
     def from_python(self, inputs: Any) -> Iterable[Any]:
-        """Return an iterable over the inputs.
-
-        Args:
-            inputs: one input, a list of inputs, or a data frame with one input in each row.
-        """
+        """Return an iterable over one input, a list of inputs, or the rows of a data frame."""
         # A tensor of fewer than two dimensions holds ids or numbers, not an image.
         if isinstance(inputs, Tensor) and inputs.dim() < 2:
             inputs = inputs.tolist()
@@ -152,11 +143,7 @@ class Predictor(ABC):
         """Return the names of the columns that a table must have."""
 
     def from_row(self, row: Mapping[str, Any]) -> Any:
-        """Return the input in a row of a table.
-
-        Args:
-            row: values by column name, with at least the columns of :meth:`columns`.
-        """
+        """Return the input in a row of a table that has the columns of :meth:`columns`."""
         return row[self.columns()[0]]
 
     @abstractmethod
@@ -233,11 +220,8 @@ class Predictor(ABC):
 
     @torch.no_grad()
     def answers(self, values: Sequence[Any], options: Mapping[str, Any]) -> list[Answer]:
-        """Return a prediction for each input, in order.
-
-        Args:
-            values: the inputs. The prediction for an invalid input has the key ``error``.
-            options: keyword arguments of :meth:`answer`.
+        """Return a prediction for each input, in order; that for an invalid one has the key
+        ``error``.
         """
         predictions: list[Answer] = []
         examples, positions = [], []
@@ -279,10 +263,7 @@ class Predictor(ABC):
 
 
 def top_labels(probabilities: Tensor, labels: list[str], top: int) -> list[Answer]:
-    """Return ``label`` and ``probability`` of the most probable label, for each example.
-
-    If ``top`` is above 1, the prediction also lists this number of most probable labels.
-    """
+    """Return the most probable label of each example, and a list of the ``top`` ones if above 1."""
     check_range("top", top, "choose a number of labels, such as 3", least=1)
     largest = torch.topk(probabilities, min(top, len(labels)), dim=-1)
     answers: list[Answer] = []

@@ -18,11 +18,8 @@ from edgewise.app.train.tasks.property_prediction import PropertyPrediction
 
 
 class Properties(Predictor):
-    """Base of predictors of all targets of a run: numbers, and classes with probabilities.
-
-    For a target of classes, the prediction has the most probable class and ``P(NAME=CLASS)``, the
-    probability of the second of two classes or of each of several classes. An ensemble of models
-    with different seeds adds the standard deviation over its models, as ``NAME_std``.
+    """Base of predictors of all targets of a run: numbers, and classes with probabilities
+    ``P(NAME=CLASS)``. An ensemble adds its standard deviation, as ``NAME_std``.
     """
 
     task = PropertyPrediction

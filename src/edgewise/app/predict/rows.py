@@ -21,9 +21,8 @@ FORMS = (".csv", ".tsv", ".jsonl")
 def flat(
     answer: Mapping[str, Any], effect: Callable[[float], str] = "{:+}".format
 ) -> list[dict[str, Any]]:
-    """Convert a prediction to rows of a table: one, or one for each dict in a list of dicts.
-
-    Of several rows, the first has the explanation ``why``, whose numbers ``effect`` formats.
+    """Convert a prediction to rows of a table, one for each dict in a list of dicts; the first has
+    the explanation ``why``, whose numbers ``effect`` formats.
     """
 
     def cell(value: Any) -> Any:
@@ -80,10 +79,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def quoted(value: Any) -> Any:
-    """Return a text that a spreadsheet would take for a formula with an apostrophe before it.
-
-    Numbers, also negative numbers as text, are unchanged.
-    """
+    """Return a text that a spreadsheet would take for a formula with an apostrophe before it."""
     if not isinstance(value, str) or not value.lstrip(" ").startswith(FORMULA):
         return value
     return value if value.startswith("-") and math.isfinite(number(value)) else f"'{value}"
@@ -92,11 +88,7 @@ def quoted(value: Any) -> Any:
 def write_answers(
     path: Path, answers: Iterable[Mapping[str, Any]], *, quote_formulas: bool = False
 ) -> None:
-    """Write predictions one by one to a temporary file, which is renamed when it is complete.
-
-    A table has the columns of all predictions. ``quote_formulas`` writes an apostrophe in tables
-    before texts that a spreadsheet would run as a formula.
-    """
+    """Write predictions one by one to a temporary file, which is renamed when it is complete."""
     check_form(path)
     folder, form = RunFolder(path.parent), path.suffix.lower()
     folder.make()
@@ -121,13 +113,9 @@ def write_answers(
             temporary.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
         ):
             writer = csv.DictWriter(file, names, delimiter=DELIMITERS[form])
-            edit = quoted if quote_formulas else _unchanged
+            edit = quoted if quote_formulas else (lambda value: value)
             writer.writerow({name: edit(name) for name in names})
             for row in map(json.loads, lines):
                 writer.writerow({name: edit(value) for name, value in row.items()})
 
     folder.write(path.name, write_objects if form == ".jsonl" else write_table)
-
-
-def _unchanged(value: Any) -> Any:
-    return value

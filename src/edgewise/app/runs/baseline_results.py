@@ -52,12 +52,7 @@ class Baseline:
 
 
 def lower_is_better(recipe: Recipe, metric: str) -> bool:
-    """Return whether lower values of a metric are better.
-
-    Args:
-        recipe: recipe whose task has the metric.
-        metric: name of the metric, such as ``test/mae``.
-    """
+    """Return whether lower values of a metric are better."""
     name = metric.rpartition("/")[2]
     metrics: dict[str, Any] = recipe.task.metrics() | recipe.task.generation_metrics()
     if name not in metrics:  # The data may describe their targets.
@@ -71,12 +66,7 @@ def lower_is_better(recipe: Recipe, metric: str) -> bool:
 
 
 def main_metric(recipe: Recipe, baseline: Baseline) -> str:
-    """Return the metric by which settings are chosen: the monitored one, or the task's first.
-
-    Args:
-        recipe: recipe, which names the monitored metric.
-        baseline: evaluated baseline, which has the metrics of the task.
-    """
+    """Return the metric by which settings are chosen: the monitored one, or the task's first."""
     names = [name.removeprefix("val/") for name in baseline.metrics if name.startswith("val/")]
     monitored = recipe.trainer.monitor.partition("/")[2]
     # Data that describe their targets have ROC-AUC, and the loss is monitored instead of accuracy.
@@ -125,21 +115,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
 
 
 def best_of(recipe: Recipe, measured: Sequence[Baseline], split: str = "val") -> Baseline:
-    """Return the baseline with the best main metric on a split; ties go to the first.
-
-    Args:
-        recipe: recipe that was evaluated.
-        measured: baselines with their metrics.
-        split: "val", or "test".
-
-    Example:
-        >>> from edgewise.app.kinds import find
-        >>> from edgewise.app.runs import baselines, best_of
-        >>> recipe = find("digits")
-        >>> best = best_of(recipe, list(baselines(recipe, quick=True)))
-        >>> best.metrics["val/accuracy"] > 0.9
-        True
-    """
+    """Return the baseline with the best main metric on a split; ties go to the first."""
     return max(measured, key=lambda baseline: _goodness(recipe, baseline, split))
 
 

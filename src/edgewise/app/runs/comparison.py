@@ -27,14 +27,8 @@ from edgewise.layers import PatchEmbedding
 
 @dataclass(frozen=True)
 class Outcome:
-    """Runs with one value of the compared field, one run for each seed.
-
-    Attributes:
-        value: value of the field.
-        runs: folder of each run.
-        metrics: final metrics of each run.
-        logs: for each run, the metrics of each epoch.
-        graph: the graph over the image patches, if the field is the graph of an image model.
+    """Runs with one value of the compared field: folder, metrics and log of epochs of each seed,
+    and the graph over the image patches, if it is the field.
     """
 
     value: Any
@@ -68,13 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of :func:`compare`.
-
-    Attributes:
-        recipe: the recipe that was trained.
-        field: name of the compared field.
-        outcomes: runs with each value, in the order in which the values were given.
-    """
+    """Result of :func:`compare`: runs with each value of a field, in the given order."""
 
     recipe: Recipe
     field: str
@@ -82,9 +70,8 @@ class Comparison:
 
     @property
     def best(self) -> Outcome:
-        """Outcome with the best mean of the monitored metric.
-
-        Ties go to the lowest validation loss, then to the first outcome.
+        """Outcome with the best mean of the monitored metric; ties go to the lowest validation
+        loss.
         """
         trainer = self.recipe.trainer
         sign = 1 if trainer.mode == "min" else -1
@@ -124,15 +111,6 @@ def compare(
         ArgumentError: the field does not exist, a value is invalid, or two values are equal. All
             values are checked before the first training.
         RunExistsError: the folder is not empty, and ``resume`` is false.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from edgewise.app import runs
-        >>> from edgewise.app.kinds import find
-        >>> recipe, path = find("digits"), Path("runs/lr")
-        >>> lrs = ["0.001", "0.01"]
-        >>> comparison = runs.compare(recipe, "optimizer.lr", lrs, path)  # doctest: +SKIP
-        >>> comparison.best.value  # doctest: +SKIP
     """
     for option, number in (("--seeds", seeds), ("--workers", workers)):
         if number is not None:

@@ -28,10 +28,8 @@ LM_HEAD = "head."
 
 
 def with_architecture(recipe: Recipe, run: RunFolder) -> Recipe:
-    """Return the recipe with the model fields of a run, except graph, pooling and dropout.
-
-    If the folder is not a run folder, or its run has another model, the recipe is returned
-    unchanged.
+    """Return the recipe with the model fields of a run of this model, except graph, pooling and
+    dropout; unchanged for other folders.
     """
     if not run.has(RECIPE) or _model_name(run) != recipe.model.func.__name__:
         return recipe
@@ -45,13 +43,7 @@ def with_architecture(recipe: Recipe, run: RunFolder) -> Recipe:
 
 
 def check_start(recipe: Recipe) -> None:
-    """Check, before data are loaded, that the run in ``recipe.start`` has a model that fits.
-
-    Raises:
-        MissingDataError: the run does not exist or has not finished.
-        ArgumentError: the run has a model for other inputs, such as texts instead of graphs, or
-            with another position encoding.
-    """
+    """Check, before data are loaded, that the run in ``recipe.start`` has a model that fits."""
     if is_hugging_face(recipe.start):  # with_hf_model has checked it.
         return
     run = RunFolder(Path(recipe.start))
@@ -89,12 +81,7 @@ def load_start(model: nn.Module, recipe: Recipe, splits: Splits) -> None:
 
 
 def load_backbone(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
-    """Load the backbone weights of a finished run, which may have been trained on another task.
-
-    Raises:
-        ArgumentError: the model of the run is another one, or has other sizes or another number of
-            heads.
-    """
+    """Load the backbone weights of a finished run, which may have been trained on another task."""
     state = model.state_dict()
     run_weights, weights = _backbone(run.read_weights()), _backbone(state)
     if not run_weights or not weights:

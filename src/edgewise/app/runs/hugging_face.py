@@ -37,14 +37,8 @@ def is_hugging_face(start: str) -> bool:
 
 
 def with_hf_model(recipe: Recipe) -> Recipe:
-    """Return the recipe with the model of the Hugging Face folder that ``recipe.start`` names.
-
-    The recipe's graph and dropout are kept. Without such a folder, the recipe is returned
-    unchanged.
-
-    Raises:
-        ArgumentError: the folder's model is neither BERT nor RoBERTa, or the recipe has no text
-            model.
+    """Return the recipe with the model, but not graph and dropout, of the Hugging Face folder that
+    ``recipe.start`` names; unchanged without such a folder.
     """
     if not is_hugging_face(recipe.start):
         return recipe
@@ -70,19 +64,9 @@ def with_hf_model(recipe: Recipe) -> Recipe:
 
 
 def load_hf_weights(model: nn.Module, start: str, labels: Sequence[str]) -> None:
-    """Load the weights of a Hugging Face folder into a model.
-
-    Rows of embeddings beyond the vocab size are dropped. A classification head is loaded if its
-    labels are those of the data, in any order. A warning names the weights that are not loaded.
-
-    Args:
-        model: model to train.
-        start: folder of a Hugging Face checkpoint.
-        labels: labels of the data, in the order of the model's outputs.
-
-    Raises:
-        ArgumentError: weights are missing or have another shape.
-        MissingDataError: the folder contains no safetensors file.
+    """Load the weights of a Hugging Face folder into a model, without embeddings beyond the vocab
+    size. The classification head is loaded if it has the labels of the data, in any order. A
+    warning names the weights that are not loaded.
     """
     from edgewise.interop import huggingface
 

@@ -20,10 +20,7 @@ def fit_scales(model: CombinedClassifier, val: Loader) -> None:
 
 
 def fitted_factors(folder: RunFolder) -> dict[str, float]:
-    """Return the factors of the logits of a run's network and of naive Bayes, by name.
-
-    The dict is empty if the model has no naive Bayes part.
-    """
+    """Return the factors of network and naive Bayes, by name; empty without naive Bayes."""
     scales = folder.read_weights().get("naive_bayes.scales")
     names = ("network", "naive Bayes")
     return {} if scales is None else dict(zip(names, scales.tolist(), strict=True))

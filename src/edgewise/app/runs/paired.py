@@ -76,15 +76,6 @@ def paired_tests(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> d
 
     Raises:
         ArgumentError: the targets of the examples differ, or there are fewer than two examples.
-
-    Example:
-        >>> import torch
-        >>> from edgewise.app import runs
-        >>> target = torch.tensor([0, 2, 1])
-        >>> first = {"target": target, "accuracy": torch.tensor([1.0, 1.0, 0.0])}
-        >>> second = {"target": target, "accuracy": torch.tensor([1.0, 0.0, 0.0])}
-        >>> round(runs.paired_tests(first, second)["accuracy"].p, 4)
-        0.4226
     """
     target, other_target = (
         metrics.get("target", torch.zeros(0)).double() for metrics in (first, second)
@@ -112,12 +103,6 @@ def per_example_metrics(path: Path) -> dict[str, Tensor]:
 
     Raises:
         MissingDataError: a run folder lacks the file ``test_examples.safetensors``.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from edgewise.app import runs
-        >>> runs.per_example_metrics(Path("runs/digits"))["accuracy"].mean()  # doctest: +SKIP
-        tensor(0.9806)
     """
     folder, members = RunFolder(path), RunFolder(path).runs()
     if not members:

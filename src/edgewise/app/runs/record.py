@@ -148,14 +148,7 @@ def _default(section: str, record: Mapping[str, Any]) -> Any:
 
 
 def load_recipe(folder: RunFolder) -> Recipe:
-    """Return the recipe of a run folder.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from edgewise.app import runs
-        >>> from edgewise.app.train import RunFolder
-        >>> recipe = runs.load_recipe(RunFolder(Path("runs/mine")))  # doctest: +SKIP
-    """
+    """Return the recipe of a run folder."""
     with folder.reading(RECIPE, "a recipe that `edgewise train` wrote"):
         return from_record(folder.read_json(RECIPE))
 
@@ -188,16 +181,8 @@ def differences(recorded: Recipe, recipe: Recipe) -> list[str]:
 
 
 def check_resumed(folder: RunFolder, recipe: Recipe, kind: str = "") -> None:
-    """Check that a command resumes a run in the way in which the run was started.
-
-    Args:
-        folder: folder of the run.
-        recipe: recipe of the command.
-        kind: "seed" with ``--seeds``, "fold" with ``--folds``, "one" without both; "" is not
-            checked.
-
-    Raises:
-        ArgumentError: the recipe differs from that of the run, or ``kind`` does.
+    """Check that a command resumes a run with its recipe and, unless empty, its ``kind``: "seed"
+    with ``--seeds``, "fold" with ``--folds``, "one" without both.
     """
     differing = differences(load_recipe(folder), recipe)
     if differing:

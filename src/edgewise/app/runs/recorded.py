@@ -22,10 +22,8 @@ from edgewise.app.train.splits import Splits
 
 
 def prepare_recorded(recipe: Recipe, folder: RunFolder) -> tuple[nn.Module, Splits]:
-    """Build the model and load the data of the recipe in a run folder.
-
-    Hazard: the recipe may come from someone else, and name any file of this computer as its data.
-    Therefore errors do not show what these files contain.
+    """Build the model and load the data of the recipe in a run folder. Hazard: the recipe may come
+    from someone else and name any file of this computer, so errors do not show file contents.
     """
     with _without_content(recipe, folder):
         recipe = with_vocabulary(recipe, folder)
@@ -73,10 +71,7 @@ def _data_files(recipe: Recipe, folder: RunFolder) -> dict[str, str]:
 
 
 def evaluate_one(path: Path) -> dict[str, float]:
-    """Evaluate the weights of one finished run, and return its metrics.
-
-    The metrics of each test example are written to the run folder, if it can be written.
-    """
+    """Return metrics of a finished run; those of each test example are written to its folder."""
     folder = RunFolder(path)
     recipe = load_recipe(folder)
     check_finished(folder, recipe)

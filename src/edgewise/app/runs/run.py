@@ -64,11 +64,6 @@ class Run:
         recipe: recipe that the run was trained with.
         model: ``nn.Module`` with the best weights, in evaluation mode.
         predictor: predictor for the kind of data and task of the run.
-
-    Example:
-        >>> run = edgewise.load("runs/mine")  # doctest: +SKIP
-        >>> run.predict(["CCO", "c1ccccc1O"])  # doctest: +SKIP
-        [{'input': 'CCO', 'solubility': 0.87, 'unit': 'log10 mol/L'}, ...]
     """
 
     path: Path
@@ -156,15 +151,8 @@ class Run:
         return joined
 
     def explain(self, inputs: Any = None, *, top: int = 5, **options: Any) -> Any:
-        """Explain predictions by the words, atoms, neighbours or items that contribute most.
-
-        Args:
-            inputs: inputs as for :meth:`predict`, without files.
-            top: number of reasons for each prediction.
-            options: options of :func:`edgewise.app.explain.attributions`.
-
-        Returns:
-            A list of :class:`edgewise.app.explain.Attribution`.
+        """Explain predictions by the words, atoms, neighbours or items that contribute most:
+        :func:`edgewise.app.explain.attributions`, which has the ``options``.
         """
         # Imported by name, because edgewise.app.explain imports this package.
         explain = import_module("edgewise.app.explain")
@@ -246,10 +234,7 @@ def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def _joined(row: Mapping[str, Any], answer: Answer) -> Answer:
-    """Join a row of the input table with its prediction; columns of the row keep their names.
-
-    The column ``error`` is renamed, because the key ``error`` marks an invalid input.
-    """
+    """Join a row of the input table, whose column ``error`` is renamed, with its prediction."""
     if set(row) == {"input"}:
         return answer | dict(row) if "error" in answer else answer
     columns = {f"own_{n}" if n == "error" else n: v for n, v in row.items()}

@@ -41,14 +41,6 @@ def train_seeds(
 
     Raises:
         See :func:`edgewise.app.runs.train`.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from edgewise.app import runs
-        >>> from edgewise.app.kinds import find
-        >>> recipe, path = find("digits"), Path("runs/digits")
-        >>> summary = runs.train_seeds(recipe, 3, path)  # doctest: +SKIP
-        >>> summary["test/accuracy"]["mean"]  # doctest: +SKIP
     """
     check_range("--seeds", seeds, "choose for example 10", least=1)
     recipes = {
@@ -93,11 +85,7 @@ def fold_recipes(recipe: Recipe) -> dict[str, Recipe]:
 
 
 def measure(recipe: Recipe, path: Path, *, resume: bool = False) -> dict[str, float] | Summary:
-    """Train as the recipe's measurement protocol says: once, with several seeds, or on each fold.
-
-    Raises:
-        See :func:`edgewise.app.runs.train`.
-    """
+    """Train by the recipe's measurement protocol: once, with several seeds, or on each fold."""
     protocol = recipe.protocol
     if protocol is not None and protocol.folds:
         return train_folds(recipe, path, seeds=protocol.seeds or None, resume=resume)
@@ -154,10 +142,8 @@ def summarise(runs: list[dict[str, float]]) -> Summary:
 
 
 def single_values(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return one number for each metric of one run, or of the summary of several runs.
-
-    For several runs, this is the metric of the mean prediction, if it was measured, and otherwise
-    the mean over the runs. Times are summed.
+    """Return a number for each metric: for several runs, that of the mean prediction, if it was
+    measured, or the mean over runs, but the sum of times.
     """
     values = {}
     for name, value in metrics.items():
@@ -185,11 +171,6 @@ def evaluate_run(path: Path) -> dict[str, float] | Summary:
 
     Raises:
         MissingDataError: the run does not exist, or has not finished.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from edgewise.app import runs
-        >>> metrics = runs.evaluate_run(Path("runs/digits"))  # doctest: +SKIP
     """
     folders = RunFolder(path).runs()
     if not folders:

@@ -36,15 +36,8 @@ PRELOADED = ["lightning.pytorch", "sklearn.datasets", "torchmetrics", "edgewise.
 
 
 def side_by_side(jobs: Sequence[Job], workers: int) -> None:
-    """Run all jobs in processes of one thread, at most ``workers`` of them at a time.
-
-    Small models gain little from a second thread, and results with one thread do not depend on the
-    number of cores.
-
-    Raises:
-        Interrupted: on Ctrl-C or SIGTERM, after the running jobs have been stopped.
-        EdgewiseError: a job failed, and the other jobs have been stopped. The message is that of
-            the failed job.
+    """Run all jobs in processes of one thread, at most ``workers`` of them at a time. The first
+    error or interruption stops the running jobs.
     """
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")

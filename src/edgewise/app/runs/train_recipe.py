@@ -101,20 +101,12 @@ def train(
 
 
 def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:
-    """Build the model, load the data, and compute the loss of one batch as a test.
-
-    Raises:
-        EdgewiseError: a value of the recipe is invalid, such as a graph that cannot be bound to the
-            sizes of the data.
-    """
+    """Build the model, load the data, and compute the loss of one batch as a test."""
     return _prepare(with_hf_model(recipe), None)
 
 
 def _prepare(recipe: Recipe, folder: RunFolder | None) -> tuple[nn.Module, Splits]:
-    """Build the model and load the data; see :func:`prepare`.
-
-    The backbone is initialised from ``recipe.start``, unless ``folder`` has a checkpoint.
-    """
+    """Build the model and load the data; ``recipe.start`` is ignored if there is a checkpoint."""
     begins = recipe.start and not (folder and folder.checkpoint.is_file())
     if begins:
         check_start(recipe)  # Before data are loaded.
@@ -213,16 +205,8 @@ def _train_rank(path: Path, title: str, variables: dict[str, str], threads: int)
 def build_model(
     recipe: Recipe, preprocessing: Preprocessing, saved: int | None = None
 ) -> nn.Module:
-    """Build the model of a recipe with the arguments that the data determine.
-
-    Args:
-        recipe: recipe of the model.
-        preprocessing: properties of the training data, which contain these arguments.
-        saved: number of weights in the file that will be loaded, if there is one.
-
-    Raises:
-        ArgumentError: the model does not fit the data or the memory, or is much larger than its
-            file.
+    """Build the model of a recipe with the arguments that the data determine. It must fit the
+    memory and, if given, the number of weights ``saved`` in its file.
     """
     parameters = model_fields(recipe.model, ())
     arguments = dict(preprocessing.model_arguments)

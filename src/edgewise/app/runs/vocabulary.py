@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def with_vocabulary(recipe: Recipe, folder: RunFolder | None) -> Recipe:
-    """Set the tokenizer of a recipe to that in its run folder or in ``recipe.start``.
-
-    Raises:
-        ArgumentError: ``data.tokenizer``, or the tokenizer file in the folder, is not the tokenizer
-            with which the run was trained, or ``recipe.start`` contains several runs.
-    """
+    """Set the tokenizer of a recipe to that in its run folder or in ``recipe.start``."""
     data = recipe.data
     if not isinstance(data, TextData):
         return recipe
@@ -55,10 +50,7 @@ def write_tokenizer(folder: RunFolder, tokenizer: Tokenizer) -> None:
 
 
 def check_vocabulary(run: RunFolder, tokenizer: Tokenizer | None, argument: str) -> None:
-    """Raise ArgumentError unless a run was trained with this tokenizer.
-
-    The error blames ``argument``, which selected the tokenizer.
-    """
+    """Raise ArgumentError about ``argument`` unless a run was trained with the tokenizer."""
     expected = run.read_json(RECIPE).get("vocabulary")
     actual = None if tokenizer is None else vocabulary_hash(tokenizer)
     if expected != actual:

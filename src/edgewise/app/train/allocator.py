@@ -11,16 +11,8 @@ _NEVER = -1
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory of freed tensors, instead of returning it to the system.
-
-    By default, glibc returns the memory of a large tensor when the tensor is freed. The next
-    training step then causes page faults for memory of the same size. The peak memory of the
-    process can be higher. Nothing changes without glibc, or if an environment variable
-    ``MALLOC_...`` or ``GLIBC_TUNABLES`` configures the allocator already.
-
-    Example:
-        >>> from edgewise.app.train.allocator import keep_freed_memory
-        >>> keep_freed_memory()  # doctest: +SKIP
+    """Let glibc keep the memory of freed tensors: no page faults in each step, but a higher peak.
+    Nothing changes if an environment variable configures the allocator.
     """
     configured = any(name.startswith("MALLOC_") for name in os.environ)
     configured = configured or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")

@@ -13,12 +13,7 @@ HEAD = "head."
 
 
 def trunk_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a dict from the full names of the backbone weights to their names in the backbone.
-
-    In a text model, the backbone weights are those whose name begins with ``trunk.``. In a graph
-    model that has weights ``head.``, they are all other weights. For other models, the backbone is
-    not known, and the result is empty.
-    """
+    """Map full names of backbone weights to names in the backbone; empty if it is unknown."""
     names = list(names)
     scaled = [name for name in names if name.startswith(SCALED)]
     inner_names = {name: name.removeprefix(SCALED) for name in scaled or names}

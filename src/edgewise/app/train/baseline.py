@@ -27,11 +27,7 @@ class NoBaselineError(ArgumentError):
 
 @dataclass(frozen=True)
 class Writer:
-    """Fitted method that writes a text for each example, for tasks that generate texts.
-
-    Attributes:
-        write: function from a batch to a text for each example.
-    """
+    """Fitted method that writes a text for each example of a batch."""
 
     write: Callable[[WritingBatch], list[str]]
 

@@ -109,11 +109,7 @@ def _no_loader(split: str, got: str, remedy: str) -> ArgumentError:
 
 
 def raise_explained(error: Exception) -> NoReturn:
-    """Raise ArgumentError for an error of PyTorch's ``default_collate``; raise others unchanged.
-
-    Such an error means that examples cannot be stacked into a batch, because their sizes differ or
-    they are not tensors.
-    """
+    """Raise ArgumentError for an error of PyTorch's ``default_collate``; raise others unchanged."""
     # If a worker process raised the error, its text is in the traceback.
     if isinstance(error, EdgewiseError) or "default_collate" not in traceback.format_exc():
         raise error
@@ -130,10 +126,7 @@ def raise_explained(error: Exception) -> NoReturn:
 
 @contextmanager
 def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator[None]:
-    """Replace errors that the model or task raises for a batch by ArgumentError with a remedy.
-
-    Such an error means that shapes or types in the batch do not fit the model or the task.
-    """
+    """Replace errors that the model or task raises for a batch by ArgumentError with a remedy."""
     try:
         yield
     except (EdgewiseError, torch.OutOfMemoryError):
@@ -197,11 +190,7 @@ def as_batch(value: Any) -> Batch:
 
 
 def as_input_batch(value: Any) -> Batch:
-    """Convert a batch for prediction, whose target may be missing.
-
-    Besides the forms of :func:`as_batch`, it may be a tensor, a tuple or list of one input, a dict
-    without a target, or a PyG graph without ``y``.
-    """
+    """Convert a batch for prediction: a form of :func:`as_batch`, or one without a target."""
     no_target = torch.empty(0)
     if isinstance(value, Tensor):
         return Batch((value,), no_target)

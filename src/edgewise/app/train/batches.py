@@ -78,14 +78,8 @@ class WritingBatch(Batch):
 
 @dataclass(frozen=True)
 class LinkBatch(Batch):
-    """Batch for link prediction: pairs of nodes, and the nodes to rank as partners of a node.
-
-    Attributes:
-        known: undirected edges ``[2, E]`` of the earlier splits: training, and for the test split
-            also validation. Rankings exclude them.
-        left: ids of the nodes that can be the first of a link.
-        right: ids of the nodes that can be the second of a link; equal to ``left`` if there is one
-            type of node.
+    """Batch of pairs of nodes. Rankings pair the nodes ``left`` with the nodes ``right``, except
+    ``known``, the undirected edges ``[2, E]`` of earlier splits.
     """
 
     known: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))

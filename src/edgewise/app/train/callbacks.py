@@ -22,11 +22,8 @@ Weights = dict[str, Tensor]
 
 
 class History(Callback):
-    """Callback that keeps the metrics of each epoch and the weights of the best epoch.
-
-    Epochs are numbered from 1. Rows and weights are part of the checkpoint. In the list of
-    callbacks, ``History`` must precede a callback that replaces the weights by their average for
-    validation.
+    """Callback that keeps the metrics of each epoch and the weights of the best epoch. It must
+    precede callbacks that average the weights for validation.
     """
 
     def __init__(self, settings: TrainerSettings) -> None:
@@ -87,10 +84,8 @@ class History(Callback):
 
 
 class MovingAverage(WeightAveraging):
-    r"""Exponential moving average :math:`\bar w \leftarrow d\,\bar w + (1 - d)w` at each step.
-
-    In the first 1 / (1 - d) steps, the average is the plain mean of the weights so far (Polyak and
-    Juditsky, Acceleration of stochastic approximation by averaging, 1992).
+    r"""Moving average :math:`\bar w \leftarrow d\,\bar w + (1 - d)w` of the weights; it begins with
+    their plain mean (Polyak and Juditsky, 1992).
     """
 
     def __init__(self, decay: float) -> None:
@@ -115,10 +110,8 @@ class MovingAverage(WeightAveraging):
 
 
 class LastAverage(Callback):
-    """Mean of the weights at the ends of the last epochs (Vaswani et al., 2017, section 6.1).
-
-    The mean replaces the weights during validation, so the saved best weights are a mean, too. In
-    the first ``count`` epochs, it is the mean of all epochs so far.
+    """Mean of the weights at the ends of the last ``count`` epochs (Vaswani et al., 2017, section
+    6.1), which validation and the saved best weights use.
     """
 
     def __init__(self, count: int) -> None:
@@ -155,10 +148,7 @@ def _copy(weights: Weights) -> Weights:
 
 
 class HeadFirst(Callback):
-    """Callback that freezes the backbone of a model in the first epochs.
-
-    Parameters that were frozen before training stay frozen.
-    """
+    """Callback that freezes the backbone of a model in the first epochs."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
@@ -183,10 +173,7 @@ class HeadFirst(Callback):
 
 
 class ResumableEarlyStopping(EarlyStopping):
-    """Lightning's EarlyStopping, which also stops a run that is resumed after the decision to stop.
-
-    Lightning's class trains it for one epoch more, because checkpoints lack ``should_stop``.
-    """
+    """Lightning's EarlyStopping, whose decision to stop survives a resumed run."""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         trainer.should_stop = trainer.should_stop or self.wait_count >= self.patience

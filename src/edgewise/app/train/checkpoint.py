@@ -22,15 +22,8 @@ DUE = 1  # Means: save, but do not stop. It must be less than the numbers of SIG
 
 
 class ResumableCheckpoint(Checkpoint):
-    """Callback that saves checkpoints; a run resumed from one gives bit-identical results.
-
-    Distributed processes save and stop at the same step. Rank 0 writes the state of every process:
-    its random number generators, the metrics of its examples, and the cache that carries the state
-    of the model to the next batch.
-
-    In the middle of an epoch, a checkpoint is saved only if the loader has a ``state_dict``, like
-    ``edgewise.app.train.Loader`` and torchdata's StatefulDataLoader. With other loaders, such as
-    PyTorch's DataLoader, checkpoints are saved at the end of each epoch.
+    """Callback that saves checkpoints; a run resumed from one gives bit-identical results. With
+    loaders that have no ``state_dict``, it saves only at the end of each epoch.
     """
 
     def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:

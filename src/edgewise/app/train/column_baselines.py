@@ -21,12 +21,7 @@ LINEAR = {False: "ridge regression", True: "logistic regression"}
 
 
 class Column(NamedTuple):
-    """Target column.
-
-    Attributes:
-        classes: number of classes; 0 for a column of numbers.
-        width: number of outputs for this column.
-    """
+    """Target column: number of classes, 0 for numbers, and number of outputs."""
 
     classes: int
     width: int
@@ -47,12 +42,7 @@ def linear_name(columns: Sequence[Column]) -> str:
 
 
 def linear_model(penalty: float, classes: int) -> Any:
-    """Return a scikit-learn model with an L2 penalty.
-
-    Args:
-        penalty: weight of the penalty.
-        classes: number of classes for logistic regression; 0 for ridge regression.
-    """
+    """Return logistic regression, or ridge regression if ``classes`` is 0, with an L2 penalty."""
     return LogisticRegression(C=1 / penalty, max_iter=1000) if classes else Ridge(alpha=penalty)
 
 
@@ -63,19 +53,8 @@ def fit_columns(
     target: np.ndarray,
     val: tuple[Any, np.ndarray] | None = None,
 ) -> Callable[[Any], Tensor]:
-    """Fit one model for each target column, to the examples that have a value in this column.
-
-    Numbers are standardised, because trees have absolute tolerances.
-
-    Args:
-        make: function that returns a new model, given the number of classes (0 for numbers).
-        columns: target columns.
-        x: features of the training examples, ``[B, F]``, dense or sparse.
-        target: targets of the training examples, ``[B, T]``, NaN for a missing value.
-        val: features and targets of the validation examples, for models with early stopping.
-
-    Returns:
-        Function from features ``[B, F]`` to the outputs of all columns, ``[B, sum of widths]``.
+    """Fit a model for each target column to the rows that have its value, and return the function
+    from features to all outputs. Numbers are standardised, because trees have absolute tolerances.
     """
     fitted = []
     for index, column in enumerate(columns):

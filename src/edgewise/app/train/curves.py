@@ -14,10 +14,7 @@ COLOURS = {"train": "#9aa7b8", "val": "#1f6feb"}
 
 
 def curves(rows: list[Row], best_epoch: int) -> Figure:
-    """Return a figure of the training and validation metrics over epochs, a panel for each metric.
-
-    With several target columns, a panel shows the mean of the metric over the columns.
-    """
+    """Return a figure of the training and validation metrics over epochs, a panel each."""
     require("matplotlib", extra="plot", purpose="drawing learning curves")
     from matplotlib.figure import Figure
 

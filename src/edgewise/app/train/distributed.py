@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 
 @cache  # Lightning deletes the environment variables at the end of training.
 def rank_and_world_size() -> tuple[int, int]:
-    """Return the rank of this process and the number of processes (the world size).
-
-    They are read from the environment variables that torchrun and ``edgewise train`` set. Unlike
-    Lightning's ``rank_zero_only.rank`` and ``trainer.world_size``, they are available before a
-    Trainer exists.
+    """Return the rank of this process and the number of processes, also before a Trainer exists,
+    from the environment variables of torchrun.
     """
     if "LOCAL_RANK" not in os.environ:
         return 0, 1
@@ -27,10 +24,7 @@ def rank_and_world_size() -> tuple[int, int]:
 
 
 def device_arguments(accelerator: str) -> dict[str, Any]:
-    """Return ``accelerator``, ``devices``, ``num_nodes`` and ``strategy`` for Lightning's Trainer.
-
-    "auto" does not choose an Apple GPU, which has no float64 for metrics and rescaled outputs.
-    """
+    """Return device arguments of Lightning's Trainer; no Apple GPU, which lacks float64."""
     from lightning.pytorch.strategies import DDPStrategy
 
     if accelerator == "auto" and torch.backends.mps.is_available():

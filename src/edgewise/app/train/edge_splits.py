@@ -1,8 +1,4 @@
-"""Disjoint splits of edges for link prediction, and sampling of negative pairs.
-
-Undirected edges are split as pairs: an edge and its reverse are always in the same split. Otherwise
-the training set could contain the reverse of a test edge.
-"""
+"""Disjoint splits of edges, in which an edge and its reverse stay together, and negative pairs."""
 
 from __future__ import annotations
 
@@ -95,10 +91,7 @@ def check_edge_split(split: EdgeSplit) -> None:
 
 
 def pair_keys(pairs: Tensor, width: int) -> Tensor:
-    """Return one integer per pair, ``first * width + second``.
-
-    The integers are distinct for distinct pairs if ``width`` is above all second nodes.
-    """
+    """Return one integer per pair, ``first * width + second``."""
     return pairs[0] * width + pairs[1]
 
 

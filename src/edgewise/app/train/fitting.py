@@ -189,27 +189,9 @@ def evaluate(
 ) -> dict[str, float]:
     """Return loss and metrics on ``val`` and ``test``, such as ``{"test/accuracy": 0.83, ...}``.
 
-    Args:
-        model: called as ``model(*batch.inputs, **batch.keywords)``.
-        task: loss and metrics.
-        loaders: loaders or lists of batches for ``val`` and ``test``; see :func:`fit`.
-        accelerator: "cpu", "gpu", or "auto" for a GPU if there is one.
-        logger: Lightning loggers, which receive the metrics.
-
     Raises:
         ArgumentError: a loader is missing, or its batches have a wrong form.
         MissingExtraError: Lightning is not installed.
-
-    Example:
-        >>> import torch
-        >>> from torch.utils.data import DataLoader, TensorDataset
-        >>> from edgewise.app.train import Classification, evaluate
-        >>> x, y = torch.randn(40, 4), torch.arange(40) % 2
-        >>> examples = DataLoader(TensorDataset(x, y), batch_size=20)
-        >>> loaders = {"train": examples, "val": examples, "test": examples}
-        >>> metrics = evaluate(torch.nn.Linear(4, 2), Classification(), loaders)
-        >>> sorted(metrics)
-        ['test/accuracy', 'test/loss', 'val/accuracy', 'val/loss']
     """
     return evaluate_with_examples(model, task, loaders, accelerator, logger)[0]
 
@@ -221,11 +203,7 @@ def evaluate_with_examples(
     accelerator: str,
     logger: Logger | Iterable[Logger] | None = None,
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """Return the metrics of :func:`evaluate`, and metrics of each test example.
-
-    The second dict is empty if the task has none, and in one of several processes, which has only a
-    part of the examples.
-    """
+    """Return the metrics of :func:`evaluate`, and those of each test example in one process."""
     _require_lightning()
     import lightning.pytorch as lightning
 
@@ -274,10 +252,7 @@ USELESS_WARNINGS = (
 
 @contextmanager
 def _running() -> Iterator[None]:
-    """Hide messages of Lightning that do not help the user, and explain errors of loaders.
-
-    SystemExit, which Lightning raises on Ctrl-C or SIGTERM, becomes :class:`Interrupted`.
-    """
+    """Hide messages of Lightning that do not help the user, and explain errors of loaders."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
     log = logging.getLogger("lightning.pytorch")

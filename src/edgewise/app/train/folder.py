@@ -65,11 +65,7 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Folder with the files of one run. Each file is written completely or not at all.
-
-    Args:
-        path: path of the folder.
-    """
+    """Folder with the files of one run. Each file is written completely or not at all."""
 
     path: Path
 
@@ -84,12 +80,8 @@ class RunFolder:
         return self.path / "model.safetensors"
 
     def refuse_existing(self, *, resumable: bool = True) -> None:
-        """Raise RunExistsError if the path exists and is not an empty folder.
-
-        Temporary files of killed processes do not count.
-
-        Args:
-            resumable: whether the error suggests ``--resume``, because the command has this option.
+        """Raise RunExistsError if the path exists and is not an empty folder, apart from temporary
+        files of killed processes. The error suggests ``--resume`` if ``resumable``.
         """
         if self.path.is_dir() and set(self.path.iterdir()) <= set(temporary_folders(self.path)):
             return
@@ -97,11 +89,7 @@ class RunFolder:
             raise self._exists(resumable=resumable)
 
     def make(self) -> None:
-        """Create the folder if it does not exist.
-
-        Raises:
-            WriteError: the folder cannot be created.
-        """
+        """Create the folder if it does not exist."""
         with self._as_write_error(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
 
@@ -133,11 +121,7 @@ class RunFolder:
             )
 
     def runs(self) -> list[Path]:
-        """Return the folders of the runs for several seeds or folds in this folder, in order.
-
-        Raises:
-            ArgumentError: one of them is a link.
-        """
+        """Return the folders of the runs for several seeds or folds in this folder, in order."""
         recipes = (
             path for kind in ("seed", "fold") for path in self.path.glob(f"{kind}-*/{RECIPE}")
         )
@@ -153,11 +137,6 @@ class RunFolder:
 
         After an error in the ``with`` block, both are deleted, unless the folder has other files,
         such as a checkpoint. They stay if the run is interrupted or killed, and can be resumed.
-
-        Args:
-            name: name of the first file, such as ``recipe.json``.
-            record: JSON content of the first file.
-            resume: whether a run in the folder is resumed; the first file may then exist.
 
         Raises:
             RunExistsError: another process created the file first.
@@ -210,16 +189,7 @@ class RunFolder:
                     file.unlink()
 
     def write(self, name: str, fill: Callable[[Path], object]) -> Path:
-        """Write a file atomically, and return its path.
-
-        Args:
-            name: name of the file.
-            fill: function that writes the content to a temporary path. The temporary file is then
-                renamed to ``name``.
-
-        Raises:
-            WriteError: the file cannot be written.
-        """
+        """Write a file atomically with ``fill``, which gets a temporary path; return its path."""
         final = self.path / name
         with self._as_write_error(final):
             return write_file(final, fill)
@@ -249,11 +219,7 @@ class RunFolder:
             return read_json_object(path)
 
     def read_metrics(self) -> dict[str, Any]:
-        """Read ``metrics.json``, with NaN for ``null``.
-
-        Raises:
-            See :meth:`read_json`.
-        """
+        """Read ``metrics.json``, with NaN for ``null``."""
         metrics: dict[str, Any] = map_leaves(
             self.read_json(METRICS), lambda leaf: math.nan if leaf is None else leaf
         )
@@ -261,12 +227,8 @@ class RunFolder:
 
     @contextmanager
     def reading(self, name: str, expected: str, remedy: str = "restore the file") -> Iterator[Path]:
-        """Yield the path of a file; errors in the ``with`` block name it as missing or damaged.
-
-        Args:
-            name: name of the file that is read.
-            expected: valid content, for the error.
-            remedy: instruction to the user, for the error about a damaged file.
+        """Yield the path of a file; errors in the ``with`` block name it as missing or damaged. The
+        error says what was ``expected``, and the ``remedy`` for a damaged file.
         """
         path = self.path / name
         with reading(path, expected=expected, remedy=remedy):
@@ -278,11 +240,7 @@ class RunFolder:
                 ) from error
 
     def has(self, name: str) -> bool:
-        """Return whether the folder contains the file ``name``.
-
-        Raises:
-            ArgumentError: see :meth:`file`.
-        """
+        """Return whether the folder contains the file ``name``."""
         return self.file(name).is_file()
 
     def file(self, name: str) -> Path:
@@ -334,11 +292,7 @@ class RunFolder:
 
     @contextmanager
     def restoring(self, has_begun: Callable[[], bool]) -> Iterator[None]:
-        """Replace errors raised before training begins by one about a damaged or wrong checkpoint.
-
-        Args:
-            has_begun: function that returns whether training has begun.
-        """
+        """Report errors raised before training begins as a damaged or wrong checkpoint."""
         try:
             yield
         except Exception:
@@ -361,12 +315,7 @@ class RunFolder:
             self.write_tensors(TEST_EXAMPLES, examples)
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
-        """Write tensors to a file with a SHA-256 digest of its content, and return the digest.
-
-        Args:
-            name: name of the file, which ends in ``.safetensors``.
-            tensors: tensors by name.
-        """
+        """Write tensors to a file with a SHA-256 digest of its content, and return the digest."""
         require("safetensors", extra="predict", purpose="saving weights")
         from safetensors import SafetensorError
         from safetensors.torch import save_file
@@ -385,10 +334,6 @@ class RunFolder:
 
     def read_tensors(self, name: str, digest: str | None = None) -> dict[str, Tensor]:
         """Read the tensors of a file by name, and verify their digest.
-
-        Args:
-            name: name of the file.
-            digest: digest that :meth:`write_tensors` returned, if another file contains it.
 
         Raises:
             MissingDataError: the file does not exist.
@@ -412,10 +357,8 @@ class RunFolder:
             return tensors
 
     def count_weights(self) -> int:
-        """Return the number of values in ``model.safetensors``, from the header of the file.
-
-        Values of layers with removed heads count :data:`MAX_HEADS` times, because the model is
-        built with all heads.
+        """Return the number of values in ``model.safetensors``, from its header. Layers with
+        removed heads count :data:`MAX_HEADS` times, because the model is built with all heads.
         """
         require("safetensors", extra="predict", purpose="reading weights")
         from safetensors import safe_open
@@ -474,15 +417,7 @@ class RunFolder:
             )
 
     def write_figure(self, name: str, figure: Figure) -> None:
-        """Write a figure to an image file.
-
-        Args:
-            name: name of the file. Its suffix selects the format, such as ``.png`` or ``.pdf``.
-            figure: figure to write.
-
-        Raises:
-            ArgumentError: the format is unknown.
-        """
+        """Write a figure to an image file, whose suffix selects the format, such as ``.png``."""
         figure_format(self.path / name)
         with self._as_write_error(self.path / name):
             write_figure(self.path / name, figure)

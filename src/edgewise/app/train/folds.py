@@ -98,22 +98,9 @@ def sample_labelled(count: int, labelled: int, seed: int, examples: str) -> Tens
 def deal(
     how: How, keys: Sequence[Key], num_folds: int, seed: int, of: str = "data.folds"
 ) -> list[Tensor]:
-    """Partition examples into parts of about the same size.
-
-    Args:
-        how: ``"random"`` assigns examples at random. With ``"stratified"``, all parts have about
-            the same proportion of each key (class). With ``"group"``, examples with the same key
-            (ionic liquid, scaffold) stay together: groups are assigned from the largest to the
-            smallest, each to the part that is the smallest so far. With ``"time"``, the parts
-            follow each other in time. Examples of the same time stay together, so parts may differ
-            in size or be empty.
-        keys: key of each example; ``"random"`` uses only their number.
-        num_folds: number of parts, the folds or the inverse of the held-out fraction.
-        seed: random seed for the order of examples, and of groups of equal size.
-        of: option that sets the number of parts, named in the error message.
-
-    Raises:
-        ArgumentError: there are fewer examples or groups than parts.
+    """Partition examples into parts of about equal size, stratified by key, or with equal keys
+    together: groups from the largest, each into the smallest part so far. By time, parts follow
+    each other; equal times stay together, so parts may be empty.
     """
     check_choice("data.split", how, get_args(How))
     order = torch.randperm(len(keys), generator=torch.Generator().manual_seed(seed)).tolist()

@@ -1,7 +1,4 @@
-"""File with a run's outputs on the validation and test sets.
-
-Prediction intervals and the metrics of ensembles are computed from these outputs.
-"""
+"""File with a run's outputs on validation and test set, for intervals and ensemble metrics."""
 
 from __future__ import annotations
 
@@ -23,22 +20,14 @@ HELD_OUT = "held_out.safetensors"
 
 
 class HeldOut(NamedTuple):
-    """Model outputs and targets of all examples of a split.
-
-    Attributes:
-        outputs: ``[examples, sum of target widths]``.
-        target: ``[examples, targets]``.
-    """
+    """Outputs ``[examples, sum of target widths]`` and targets ``[examples, targets]``."""
 
     outputs: Tensor
     target: Tensor
 
 
 def keep_held_out(folder: RunFolder, model: nn.Module, splits: Splits) -> None:
-    """Write the model's outputs on the validation and test sets to a file.
-
-    Nothing is written if the data do not describe their targets.
-    """
+    """Write the outputs on the validation and test sets, if the data describe their targets."""
     if splits.targets:
         folder.write_tensors(HELD_OUT, held_out(model, splits))
 

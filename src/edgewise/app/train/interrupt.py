@@ -1,7 +1,5 @@
-"""Interruption of a run by Ctrl-C or SIGTERM between two steps, so that it can be resumed exactly.
-
-Lightning waits for the end of a step only on SIGTERM. On Ctrl-C it raises KeyboardInterrupt within
-a step, so that weights and optimizer state may belong to different steps.
+"""Interruption of a run between two steps, so that it can be resumed exactly. On Ctrl-C, Lightning
+stops within a step, when weights and optimizer state may belong to different steps.
 """
 
 from __future__ import annotations
@@ -21,11 +19,7 @@ class Request:
 
 @contextmanager
 def interruptible() -> Iterator[Request]:
-    """Record the first Ctrl-C or SIGTERM within the ``with`` block in the yielded request.
-
-    The training loop reads the request and stops between two steps. A second signal stops the
-    process at once.
-    """
+    """Record the first Ctrl-C or SIGTERM in the yielded request; a second stops the process."""
     request = Request()
     if threading.current_thread() is not threading.main_thread():
         yield request  # Python allows signal handlers only in the main thread.

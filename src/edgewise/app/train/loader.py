@@ -60,12 +60,7 @@ class Loader:
         self._epoch = self._served = self._skip = 0
 
     def share(self, rank: int, world_size: int) -> None:
-        """Serve only the examples of one of several processes.
-
-        Args:
-            rank: number of this process, from 0.
-            world_size: number of processes. Each gets up to ``size`` examples of a batch.
-        """
+        """Serve only the examples of one process, up to ``size`` examples of a batch."""
         self.rank, self.world_size = rank, world_size
 
     @property

@@ -19,13 +19,8 @@ from edgewise.graphs.random import distinct_numbers
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Sampled subgraph around seed nodes.
-
-    Attributes:
-        nodes: indices of the n nodes in the whole graph; the seed nodes come first, in order.
-        graph: sampled edges over the n nodes.
-        edge: indices ``[e]`` of these edges in the whole graph, for edge features.
-        count: number of seed nodes.
+    """Subgraph around ``count`` seed nodes, the first of ``nodes``; ``nodes`` and ``edge`` index
+    the whole graph.
     """
 
     nodes: Tensor
@@ -51,13 +46,6 @@ class NeighbourSampler:
             graph is bipartite.
 
     Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
-
-    Example:
-        >>> import torch
-        >>> from edgewise import graphs
-        >>> from edgewise.app.train import NeighbourSampler
-        >>> ring = graphs.edges(torch.stack([torch.arange(10), (torch.arange(10) + 1) % 10]), 10)
-        >>> sampler = NeighbourSampler(ring, fanouts=[1, 1])  # two layers, one edge per node
     """
 
     def __init__(self, graph: Graph, fanouts: Sequence[int]) -> None:
@@ -140,18 +128,8 @@ class NeighbourSampler:
 def neighbour_batches(
     sampler: NeighbourSampler, x: Tensor, target: Tensor, nodes: Tensor, *, size: int, seed: int
 ) -> SampledLoader:
-    """Return a loader of neighbourhoods, shuffled and sampled anew in every epoch.
-
-    Args:
-        sampler: sampler of the whole graph.
-        x: features of all nodes, ``[N, F]``.
-        target: targets of all nodes, ``[N, ...]``.
-        nodes: training nodes, ``[M]``.
-        size: seed nodes per batch.
-        seed: random seed for shuffling and sampling.
-
-    Returns:
-        A loader of batches with inputs ``(x [n, F], graph)`` and the targets of the seed nodes.
+    """Return a loader of neighbourhoods of the training nodes ``[M]``, shuffled and sampled anew in
+    every epoch, with inputs ``(x [n, F], graph)`` and the targets of ``size`` seed nodes.
 
     Example:
         >>> import torch
@@ -177,10 +155,7 @@ def neighbour_batches(
 
 
 def from_pyg_loader(loader: Iterable[Any]) -> Iterator[Batch]:
-    """Convert the batches of PyTorch Geometric's ``NeighborLoader``, which needs pyg-lib.
-
-    Its batches have ``x``, ``y``, ``edge_index`` and ``batch_size``, with the seed nodes first.
-    """
+    """Convert the batches of PyTorch Geometric's ``NeighborLoader``, which needs pyg-lib."""
     for batch in loader:
         count = int(batch.batch_size)
         graph = edges(batch.edge_index, len(batch.x))

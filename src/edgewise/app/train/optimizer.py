@@ -131,9 +131,6 @@ class OptimizerSettings:
 
 
 def _height(name: str) -> int | None:
-    """Return the layer number of a text model's parameter, from 1.
-
-    It is 0 for the embedding, and None for the head and for other models.
-    """
+    """Return a parameter's layer number from 1; 0 for the embedding, None outside text layers."""
     match = LAYER.match(name)
     return 1 + int(match[1]) if match else 0 if EMBEDDING.match(name) else None

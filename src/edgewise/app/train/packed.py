@@ -47,11 +47,6 @@ class PackedGraphs:
     def of(cls, x: list[Tensor], edge_index: list[Tensor], edge_attr: list[Tensor]) -> PackedGraphs:
         """Pack graphs, each with its tensors at the same position of the three lists.
 
-        Args:
-            x: node features ``[n, F]`` of each graph.
-            edge_index: edges ``[2, e]`` of each graph, with nodes counted from 0.
-            edge_attr: edge features ``[e, K]`` of each graph.
-
         Raises:
             ArgumentError: the lists are empty, or a feature is NaN or infinite.
         """

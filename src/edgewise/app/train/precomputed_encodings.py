@@ -1,8 +1,5 @@
-"""Precomputed positional encodings of the graphs of a data set, cached on disk.
-
-Encodings are the same in every epoch and run, so they are computed once, in chunks of graphs. The
-name of the cache file is a hash of the edges, the encoding, its settings and its source code, so a
-change of any of these leads to a new file.
+"""Precomputed positional encodings of the graphs of a data set, cached on disk. The name of the
+file is a hash of the edges, the encoding, its settings and its source code.
 """
 
 from __future__ import annotations
@@ -47,12 +44,8 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True)
 class CachedRows:
-    """Values of one encoding for all G graphs, as stored in the cache.
-
-    Attributes:
-        rows: encodings of nodes, ``[N, ...]``, or of pairs of nodes, ``[P, ...]``.
-        start: ``[G + 1]``, where the rows of each graph start and end.
-        of_edges: whether the values are edge indices, counted from 0 in each graph; -1 is no edge.
+    """Encodings of nodes or of pairs of nodes, which ``start`` ``[G + 1]`` splits by graph; if
+    ``of_edges``, edge indices in each graph, or -1 for no edge.
     """
 
     rows: Tensor

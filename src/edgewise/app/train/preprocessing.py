@@ -19,16 +19,7 @@ from edgewise.app.train.splits import Splits, TargetScale
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Properties of the training data that predictions need; see :class:`Splits`.
-
-    Attributes:
-        model_arguments: arguments of the model that the data determine, such as the number of
-            classes.
-        target_scale: mean and standard deviation of the training targets, for regression; the
-            model's outputs are converted with them to the unit of the targets.
-        values: other properties by name, such as labels and the scaling of input columns.
-        train_examples: number of training examples.
-    """
+    """Properties of the training data that predictions need; see :class:`Splits`."""
 
     model_arguments: dict[str, Any]
     target_scale: TargetScale | None
@@ -50,11 +41,7 @@ def preprocessing_of(splits: Splits) -> Preprocessing:
 
 
 def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
-    """Write the properties of the data that predictions need to a run folder.
-
-    The file ``preprocessing.json`` contains them, except tensors, which are in
-    ``preprocessing.safetensors``.
-    """
+    """Write the properties of the data that predictions need to a run folder."""
     preprocessing = preprocessing_of(splits)
     tensors = {name: v for name, v in preprocessing.values.items() if isinstance(v, Tensor)}
     digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None

@@ -22,10 +22,7 @@ BATCH_LINE_EVERY = 60.0  # Seconds after which a line about an unfinished epoch 
 
 
 class ProgressDisplay(ProgressBar):
-    """Print the finished epochs, the monitored metric and its best value to standard error.
-
-    ``title`` begins the bar and each line.
-    """
+    """Print the finished epochs, the monitored metric and its best value to standard error."""
 
     def __init__(self, title: str, history: History) -> None:
         super().__init__()

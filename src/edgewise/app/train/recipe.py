@@ -49,11 +49,7 @@ class Recipe:
         summary: model, data and expected result on one line.
         model: function in ``models.MODELS`` with its arguments, except those that the data
             determine.
-        data: data set.
         task: loss, metrics and output head.
-        optimizer: optimizer settings.
-        schedule: learning rate schedule.
-        trainer: settings of the training loop.
         seed: random seed for initialisation, dropout and shuffling.
         start: run folder or Hugging Face folder whose weights initialise the backbone; empty for
             random weights. On the command line and in ``recipe.json``, this field is called
@@ -84,12 +80,7 @@ class Recipe:
         check_seed("seed", self.seed)
 
     def for_targets(self, targets: Sequence[Target], class_counts: Sequence[int] = ()) -> Recipe:
-        """Return the recipe with a task and a monitored metric that fit the loaded targets.
-
-        Args:
-            targets: descriptions of the target columns; see :class:`edgewise.app.train.Splits`.
-            class_counts: number of training examples of each class; see there.
-        """
+        """Return the recipe with a task and a monitored metric that fit the loaded targets."""
         task = self.task.with_targets(targets, class_counts)
         trainer = self.trainer.for_targets(targets)
         return replace(self, task=task, trainer=trainer)

@@ -10,19 +10,8 @@ import torch
 
 
 def seed_everything(seed: int) -> None:
-    """Seed the random number generators of Python, NumPy, and PyTorch on every device.
-
-    Lightning's function of this name also sets an environment variable, from which each later
-    Trainer with several processes seeds all of them again.
-
-    Example:
-        >>> import torch
-        >>> from edgewise.app.train import seed_everything
-        >>> seed_everything(0)
-        >>> first = torch.rand(3)
-        >>> seed_everything(0)
-        >>> torch.equal(first, torch.rand(3))
-        True
+    """Seed the random number generators of Python, NumPy, and PyTorch on every device. Unlike
+    Lightning's function, it sets no environment variable that later Trainers read.
     """
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -32,12 +32,7 @@ class SampledLoader(Loader):
 
 @dataclass(frozen=True, kw_only=True)
 class SampledSplit(Split):
-    """Training split whose batches are sampled anew in every epoch.
-
-    Attributes:
-        sample: function that takes example indices and a random generator, and returns the batch.
-        size: batch size of this split; the data set's ``batch_size`` is for validation and test.
-    """
+    """Training split whose batches of ``size`` examples are sampled anew in every epoch."""
 
     sample: Draw
     size: int

@@ -15,23 +15,12 @@ class Schedule(ABC):
 
     @abstractmethod
     def factor(self, step: int, steps: int) -> float:
-        """Return the factor by which the learning rate is multiplied.
-
-        Args:
-            step: number of the step, from 0.
-            steps: total number of steps.
-        """
+        """Return the factor for the learning rate at ``step``, from 0, of ``steps``."""
 
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule):
-    """Constant learning rate: the factor is always 1.
-
-    Example:
-        >>> from edgewise.app.train import ConstantSchedule
-        >>> ConstantSchedule().factor(step=50, steps=100)
-        1.0
-    """
+    """Constant learning rate: the factor is always 1."""
 
     def factor(self, step: int, steps: int) -> float:  # noqa: ARG002 - part of the interface
         return 1.0
@@ -66,7 +55,6 @@ class DecaySchedule(WarmupSchedule):
     """Base class of schedules with linear warm-up, followed by a decay to ``floor``.
 
     Attributes:
-        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
         floor: learning rate at the end, as a fraction of its maximum.
     """
 
@@ -89,10 +77,6 @@ class DecaySchedule(WarmupSchedule):
 class CosineSchedule(DecaySchedule):
     """Linear warm-up, then cosine decay to ``floor`` (Loshchilov and Hutter, 2017).
 
-    Attributes:
-        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
-        floor: learning rate at the end, as a fraction of its maximum.
-
     Example:
         >>> from edgewise.app.train import CosineSchedule
         >>> schedule = CosineSchedule(warmup=0.1)
@@ -107,10 +91,6 @@ class CosineSchedule(DecaySchedule):
 @dataclass(frozen=True)
 class LinearSchedule(DecaySchedule):
     """Linear warm-up, then linear decay to ``floor``, as for BERT and RoBERTa.
-
-    Attributes:
-        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
-        floor: learning rate at the end, as a fraction of its maximum.
 
     Example:
         >>> from edgewise.app.train import LinearSchedule
@@ -130,9 +110,6 @@ class NoamSchedule(WarmupSchedule):
     This is the schedule of the first Transformer, :math:`d^{-1/2} \min(t^{-1/2}, t\,w^{-3/2})` with
     width d (Vaswani et al., 2017), divided by its maximum :math:`(d w)^{-1/2}`. To get the learning
     rates of the paper, set the optimizer's ``lr`` to this maximum.
-
-    Attributes:
-        warmup: fraction of the steps in which the learning rate rises from near 0 to its maximum.
 
     Example:
         >>> from edgewise.app.train import NoamSchedule

@@ -106,9 +106,6 @@ class TrainerSettings:
 
         Numbers have no accuracy, and the mean accuracy of several labels hardly changes during
         training if most labels are rare.
-
-        Args:
-            targets: descriptions of the target columns; empty if the data have none.
         """
         if targets and self.monitor == "val/accuracy":
             return replace(self, monitor="val/loss", mode="min")
@@ -116,10 +113,6 @@ class TrainerSettings:
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
         """Check that the settings fit the task, the model and this machine.
-
-        Args:
-            metrics: names of the task's metrics, without the split.
-            model: model to train, if it has been built already.
 
         Raises:
             ArgumentError: ``monitor`` is not a metric, the device does not exist, or

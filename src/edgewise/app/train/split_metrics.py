@@ -14,11 +14,7 @@ from edgewise.app.train.task import Task
 
 
 class MeanLoss(MeanMetric):
-    """Mean of the losses of batches, weighted by their number of terms; NaN if a loss is NaN.
-
-    The update of torchmetrics 1.9 ignores the weights unless it looks for NaN, and then it replaces
-    them and waits for the GPU in each step.
-    """
+    """Mean of batch losses weighted by their terms; that of torchmetrics waits for the GPU."""
 
     def __init__(self) -> None:
         super().__init__(nan_strategy="disable")
@@ -30,10 +26,7 @@ class MeanLoss(MeanMetric):
 
 
 class SplitMetrics(nn.ModuleDict):
-    """Mean loss (under the name "loss") and metrics of a task over the batches of a split.
-
-    With ``keep_examples``, the metrics of each example are kept for :meth:`per_example`.
-    """
+    """Mean loss (under the name "loss") and metrics of a task over the batches of a split."""
 
     def __init__(self, task: Task, *, keep_examples: bool = False) -> None:
         super().__init__({"loss": MeanLoss(), **task.metrics()})
@@ -69,10 +62,7 @@ class SplitMetrics(nn.ModuleDict):
         return {name: torch.cat(values) for name, values in examples.items()}
 
     def finish(self) -> dict[str, float]:
-        """Return the values of all metrics by name, and reset the metrics.
-
-        They include metrics that are functions of the loss, such as perplexity.
-        """
+        """Return the values of all metrics by name, and reset the metrics."""
         values = compute_and_reset(self)
         derived = self.task.from_loss(values["loss"])
         return values | {name: saved(value) for name, value in derived.items()}

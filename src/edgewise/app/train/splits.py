@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 
 class TargetScale(NamedTuple):
-    """Scale of regression targets: the model predicts standardised values and rescales them.
-
-    Attributes:
-        mean, std: mean and standard deviation of the targets, or of their logits if ``fraction``;
-            numbers, or a list with a number for each output.
-        fraction: whether targets and predictions are fractions between 0 and 1.
-    """
+    """Mean and standard deviation of regression targets, or of their logits if ``fraction``."""
 
     mean: float | list[float]
     std: float | list[float]
@@ -45,7 +39,6 @@ class Split:
     """Training, validation or test split of a data set.
 
     Attributes:
-        count: number of examples.
         make: function that takes example indices ``[B]`` and returns their batch.
         target_scale: scale of the targets, for regression. The model uses the scale of the training
             split.
@@ -80,7 +73,6 @@ class Splits:
         model_arguments: arguments of the model or task that the data determine, such as
             ``in_width``.
         train, val, test: the three splits.
-        batch_size: batch size.
         preprocessing: dict of values that prediction needs, such as label names, item ids, scales
             or the graph. They are JSON values or tensors, saved with a trained model for
             :mod:`edgewise.app.predict`.
@@ -120,12 +112,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class TextSplits(Splits):
-    """Loaded data set of texts.
-
-    Attributes:
-        tokenizer: the tokenizer, which is saved with a trained model.
-        model_arguments, train, val, test, batch_size, preprocessing: see :class:`Splits`.
-    """
+    """Loaded data set of texts, with the tokenizer that is saved with a trained model."""
 
     tokenizer: Tokenizer
 

@@ -1,8 +1,4 @@
-"""Standardisation of columns to mean 0 and standard deviation 1.
-
-Mean and standard deviation are saved with a trained model, so that new rows are scaled in the same
-way.
-"""
+"""Standardisation of columns to mean 0 and standard deviation 1, saved with a trained model."""
 
 from __future__ import annotations
 
@@ -36,10 +32,7 @@ class Standardisation(NamedTuple):
         return cls(values.mean(0), values.std(0, correction=0))
 
     def scaled(self, values: Tensor) -> Tensor:
-        """Return the columns standardised with ``mean`` and ``std``, in float32.
-
-        Columns that were constant in training become 0.
-        """
+        """Return the columns standardised, in float32; columns constant in training become 0."""
         columns = values.shape[-1]
         if {columns} != {len(self.mean), len(self.std)}:
             raise ArgumentError(

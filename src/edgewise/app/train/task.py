@@ -37,13 +37,7 @@ class Task(ABC):
     builds the model receives the other sizes."""
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
-        """Return the model to train: ``model``, with the output head of the task if it has one.
-
-        Args:
-            model: model without the output head of the task, built with the data sizes that are
-                not in ``takes``.
-            data_sizes: the data sizes that are in ``takes``, by name.
-        """
+        """Return ``model`` with the task's output head, built with the data sizes in ``takes``."""
         return model
 
     def with_targets(
@@ -53,11 +47,6 @@ class Task(ABC):
     ) -> Task:
         """Return a copy of the task that fits the loaded targets; most tasks return themselves.
 
-        Args:
-            targets: :attr:`edgewise.app.train.Splits.targets`, descriptions of the target columns;
-                empty if the data set has none.
-            class_counts: :attr:`edgewise.app.train.Splits.class_counts`.
-
         Raises:
             ArgumentError: the task cannot predict such targets.
         """
@@ -65,10 +54,6 @@ class Task(ABC):
 
     def check(self, model: nn.Module, batch: Any) -> None:  # noqa: B027 - subclasses may override it
         """Check the model and the first batch before training.
-
-        Args:
-            model: model returned by :meth:`complete`.
-            batch: first training batch.
 
         Raises:
             ArgumentError: the model or the data do not suit the task.
@@ -87,19 +72,12 @@ class Task(ABC):
         """Return the training loss, averaged over the targets ``[M, ...]``, as a scalar."""
 
     def count(self, outputs: Tensor, target: Tensor) -> int:  # noqa: ARG002 - part of the interface
-        """Return the number of terms averaged in the loss.
-
-        This number is the weight of the batch when losses of batches and processes are averaged.
-        """
+        """Return the number of terms averaged in the loss, the weight of the batch in averages."""
         return len(target)
 
     @abstractmethod
     def metrics(self) -> dict[str, Metric]:
-        """Return new torchmetrics objects by name, for one split.
-
-        Raises:
-            MissingExtraError: torchmetrics is not installed.
-        """
+        """Return new torchmetrics objects by name, for one split."""
 
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
         """Return metrics and target of each example, for paired tests of two methods.

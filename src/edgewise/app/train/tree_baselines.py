@@ -54,13 +54,8 @@ def is_large(run: Preprocessing) -> bool:
 
 
 class Table(NamedTuple):
-    """Colors and features of the graphs in a batch.
-
-    Attributes:
-        colors: colors of each node after 0 to :data:`RADIUS` steps, ``[N, RADIUS + 1]``.
-        graph: index of the graph of each node, ``[N]``.
-        other: further features of each graph, ``[B, K]``.
-        target: targets of each graph, ``[B, T]``.
+    """Colors of nodes ``[N, RADIUS + 1]``, graph of each node ``[N]``, further features ``[B, K]``
+    and targets ``[B, T]`` of a batch.
     """
 
     colors: Tensor
@@ -85,17 +80,8 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 
 class Features:
-    """Features of graphs for scikit-learn: counts of neighbourhoods, and further features.
-
-    Args:
-        splits: loaded data, whose batches consist of node features and one packed graph.
-        recipe: recipe.
-
-    Attributes:
-        columns: target columns.
-        train, val: features ``[B, F]`` of each split. Of features that are equal in the whole
-            training set, only one is kept.
-        target, val_target: targets ``[B, T]`` of each split, NaN for a missing value.
+    """Features of graphs for scikit-learn: counts of neighbourhoods, and further features. Of
+    features that are equal in the whole training set, only one is kept.
     """
 
     def __init__(self, splits: Splits, recipe: Recipe) -> None:
@@ -157,15 +143,8 @@ class Features:
 
 
 def neighbourhoods(x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
-    """Return the Weisfeiler–Lehman colors of each node after 0 to :data:`RADIUS` steps.
-
-    The shape is ``[N, RADIUS + 1]``. Nodes with equal neighbourhoods have equal colors; nodes with
-    different neighbourhoods have different colors, except for collisions of 64-bit hashes.
-
-    Args:
-        x: integer features, ``[N, F]``.
-        edge_index: edges, ``[2, E]``.
-        edge_attr: edge features ``[E, K]``, or None.
+    """Return the Weisfeiler–Lehman colors of each node after 0 to :data:`RADIUS` steps. Colors of
+    different neighbourhoods differ, except for collisions of 64-bit hashes.
     """
     color = _row_hash(x.long())
     kind = 0 if edge_attr is None else _row_hash((1000 * edge_attr).round().long())
@@ -197,13 +176,7 @@ def _linear(strength: float, classes: int) -> Any:
 
 
 def _trees(loss: str, leaves: int, classes: int) -> Any:
-    """Return gradient-boosted trees; early stopping on the validation set chooses their number.
-
-    Args:
-        loss: loss for numbers; classes have the log loss.
-        leaves: maximum number of leaves of a tree.
-        classes: number of classes; 0 for numbers.
-    """
+    """Return gradient-boosted trees with early stopping; ``loss`` is that of numbers."""
     kind: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     return kind(
         loss="log_loss" if classes else loss,

@@ -39,16 +39,9 @@ class TU(GraphData):
             have the single feature 1.
         folds, fold, val, split_seed: see :class:`~edgewise.app.train.folds.Folds`.
         batch_size: graphs per batch.
-
-    Example:
-        >>> from edgewise.app.kinds.graphs import TU
-        >>> splits = TU(name="ENZYMES", fold=3).load()  # doctest: +SKIP
     """
 
-    folders = (
-        "ENZYMES",
-        "MUTAG",
-    )
+    folders = ("ENZYMES", "MUTAG")
 
     name: str = "MUTAG"
     attributes: bool = True

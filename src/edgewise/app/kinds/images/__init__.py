@@ -19,11 +19,7 @@ KIND = Kind(
     predictors=(ImageClasses,),
     baselines=(
         Baselines(
-            "images",
-            "digits",
-            ImageData,
-            (Classification,),
-            "edgewise.app.kinds.images.baseline",
+            "images", "digits", ImageData, (Classification,), "edgewise.app.kinds.images.baseline"
         ),
     ),
     cases={ImageClasses: reasons.image_class},

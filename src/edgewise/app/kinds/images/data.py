@@ -45,10 +45,7 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def open_image(path: Path, size: int = 0) -> Image:
-    """Decode an image, apply its EXIF orientation, and place transparent images on white.
-
-    With ``size``, to which the image will be reduced, large photos are decoded faster.
-    """
+    """Decode an image, apply its EXIF orientation, and place transparent images on white."""
     require("PIL", extra="images", purpose="reading images")
     from PIL import Image, ImageOps
 

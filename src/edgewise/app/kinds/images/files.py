@@ -62,10 +62,6 @@ class ImageFolder(ImageData):
         val, test: fractions of images for the splits without a folder, stratified by class.
         split_seed: random seed of the split.
         batch_size: images per batch.
-
-    Example:
-        >>> from edgewise.app.kinds.images import ImageFolder
-        >>> splits = ImageFolder("photos/", image_size=64, flip=True).load()  # doctest: +SKIP
     """
 
     path: str = ""

@@ -43,12 +43,7 @@ vit_mnist = Recipe(
     optimizer=OptimizerSettings(name="adamw", lr=2e-3, weight_decay=0.05),
     schedule=CosineSchedule(warmup=0.1),
     trainer=TrainerSettings(epochs=4, clip_norm=1.0, monitor="val/loss", mode="min"),
-    protocol=Protocol(
-        ("test/accuracy",),
-        "six convolutions (next row)",
-        MNIST_SPLIT,
-        seeds=3,
-    ),
+    protocol=Protocol(("test/accuracy",), "six convolutions (next row)", MNIST_SPLIT, seeds=3),
 )
 
 swin_mnist = replace(
@@ -57,12 +52,7 @@ swin_mnist = replace(
     summary="Swin Transformer on MNIST, with windows of 7 × 7 patches",
     model=partial(models.swin, patch=2, width=32, depths=(2, 2), heads=2, window=7),
     optimizer=replace(vit_mnist.optimizer, lr=3e-3),
-    protocol=Protocol(
-        ("test/accuracy",),
-        "98.2 % (`vit-mnist`)",
-        MNIST_SPLIT,
-        seeds=3,
-    ),
+    protocol=Protocol(("test/accuracy",), "98.2 % (`vit-mnist`)", MNIST_SPLIT, seeds=3),
 )
 
 CIFAR10_SPLIT = "9,000 / 1,000 / 2,000 images; best epoch by validation loss"
@@ -75,12 +65,7 @@ vit_cifar10 = replace(
     data=Cifar10(flip=True, warp=0.1),
     optimizer=replace(vit_mnist.optimizer, lr=1e-3),
     trainer=replace(vit_mnist.trainer, epochs=10),
-    protocol=Protocol(
-        ("test/accuracy",),
-        "six convolutions (next row)",
-        CIFAR10_SPLIT,
-        seeds=3,
-    ),
+    protocol=Protocol(("test/accuracy",), "six convolutions (next row)", CIFAR10_SPLIT, seeds=3),
 )
 
 swin_cifar10 = replace(

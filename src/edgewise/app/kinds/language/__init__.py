@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
-from edgewise.app.kinds.language import (
-    contrastive_recipes,
-    masked_recipes,
-    reasons,
-    recipes,
-)
+from edgewise.app.kinds.language import contrastive_recipes, masked_recipes, reasons, recipes
 from edgewise.app.kinds.language.contrastive import Contrastive
 from edgewise.app.kinds.language.data import TextStream
 from edgewise.app.kinds.language.files import Shakespeare, TextFiles, WarAndPeace, WikiText2

@@ -92,10 +92,6 @@ class TextFiles(TextStream):
 
     Attributes:
         paths: text files in UTF-8, plain or gzipped.
-
-    Example:
-        >>> from edgewise.app.kinds.language import TextFiles
-        >>> splits = TextFiles(paths=("a.txt", "b.txt"), context=128).load()  # doctest: +SKIP
     """
 
     paths: tuple[str, ...] = ()

@@ -55,10 +55,7 @@ class TextHalves(UnlabelledTexts):
 
 
 def halves_split(texts: PackedTexts, first: int, last: int, *, fixed: bool) -> Split:
-    """Return a split of the halves of texts of at least two tokens, with the ids of both ends.
-
-    If ``fixed``, a text is split in the same way in every batch.
-    """
+    """Return a split of the halves of texts of at least two tokens, with the ids of both ends."""
     fixed_half = chosen(texts.sizes, HALF, torch.Generator().manual_seed(0)) if fixed else None
 
     def make(index: Tensor) -> Batch:

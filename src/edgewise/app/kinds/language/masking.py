@@ -27,11 +27,8 @@ def mask_tokens(
     vocab_size: int,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Mask tokens ``[N]``, and return the masked ids and the positions ``[M]`` to predict.
-
-    A fraction of the tokens that are not special is selected; 80 % of these are replaced by
-    ``mask``, 10 % by a random token, and 10 % are unchanged (Devlin et al., 2018). The special
-    tokens have the first ids.
+    """Mask tokens ``[N]``, and return the masked ids and the positions ``[M]`` to predict: of
+    these, 80 % are ``mask``, 10 % random and 10 % unchanged (Devlin et al., 2018).
     """
     ordinary = ~torch.isin(ids, special)
     chosen = (torch.rand(ids.shape, generator=generator) < fraction) & ordinary
@@ -46,11 +43,7 @@ def mask_tokens(
 
 
 def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide: Hide) -> Split:
-    """Return a training split of windows with ``<cls>`` first and a new random masking each time.
-
-    A window may begin at any token. An epoch has ``draw`` windows; 0 for as many as fit without
-    overlap.
-    """
+    """Return a training split of windows that begin with ``<cls>``, each time masked anew."""
     length = min(context - 1, len(stream))
     windows = stream.unfold(0, length, 1)
 
@@ -63,11 +56,7 @@ def masked_windows(stream: Tensor, context: int, draw: int, *, first: int, hide:
 
 
 def held_out_masked_windows(stream: Tensor, context: int, *, first: int, hide: Hide) -> Split:
-    """Return a split of consecutive windows with ``<cls>`` first and a fixed masking.
-
-    The last window ends at the end of the text, so it may overlap the previous window; tokens in
-    the overlap are not predicted again.
-    """
+    """Return a split of consecutive windows with a fixed masking; none is predicted twice."""
     length = min(context - 1, len(stream))
     shown, masked = hide(stream, generator=torch.Generator().manual_seed(0))
     chosen = torch.zeros(len(stream), dtype=torch.bool).index_fill_(0, masked, True)

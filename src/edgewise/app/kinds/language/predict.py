@@ -90,10 +90,7 @@ class HiddenWords(OnTexts):
 
 
 def fill_masks(text: str, candidates: list[list[dict[str, Any]]]) -> Answer:
-    """Replace each mask by the first of its candidates, which are sorted by probability.
-
-    A word piece, which WordPiece writes as ``##ing``, is joined to the preceding word.
-    """
+    """Replace each mask by its first candidate; ``##ing`` is joined to the preceding word."""
     for words in candidates:
         best = words[0]["word"]
         piece = best.removeprefix("##")

@@ -84,11 +84,8 @@ class LanguageModeling(Task):
 
 
 def find_dependence_on_later_token(model: TextModel, ids: Tensor) -> tuple[int, int] | None:
-    """Return the end of a part of a text whose states depend on a later token, and that token.
-
-    If a state does not depend on a token, its gradient with respect to this token is exactly zero.
-    The text is cut after the first token, in the middle, and before the last token: any window,
-    block, hub token or backward recurrence crosses at least one of these cuts.
+    """Return the end of a text whose states depend on a later token, and that token. Cuts after the
+    first, middle and next to last token suffice: any pattern crosses at least one of these.
     """
     count, training = len(ids), model.training
     generator = torch.Generator().manual_seed(0)

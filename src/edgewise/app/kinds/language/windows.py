@@ -16,10 +16,7 @@ from edgewise.layers import Tokens
 
 
 def training_windows(stream: Tensor, context: int, draw: int) -> Split:
-    """Return a training split of windows that may begin at any token.
-
-    An epoch has ``draw`` windows; 0 for as many as fit without overlap.
-    """
+    """Return a training split of windows that may begin at any token."""
     if len(stream) <= context:
         raise ArgumentError(
             "data.context",
@@ -37,11 +34,7 @@ def training_windows(stream: Tensor, context: int, draw: int) -> Split:
 
 
 def held_out_windows(preceding: Tensor, stream: Tensor, context: int, stride: int) -> Split:
-    """Return a split of sliding windows in which every token is predicted exactly once.
-
-    Each window predicts its last ``stride`` tokens, at most ``context``; the tokens before these
-    are only input. At least ``context`` tokens precede the stream.
-    """
+    """Return a split of sliding windows that predict their last ``stride`` tokens."""
     stream_with_context = torch.cat([preceding[-context:], stream])
     count = -(-len(stream) // stride)
     windows = stream_with_context.unfold(0, context + 1, 1)
@@ -63,11 +56,8 @@ def held_out_windows(preceding: Tensor, stream: Tensor, context: int, stride: in
 
 
 class StreamLoader(Loader):
-    """Loader of consecutive windows: each row of a batch continues in the next batch.
-
-    The text is cut into as many rows as a batch has. An epoch continues where the previous one
-    ended; after the last full window of the rows, the loader starts again at the beginning. Batches
-    therefore depend only on (epoch, batch), and not on the seed.
+    """Loader of consecutive windows in as many rows as a batch has; each row of a batch continues
+    in the next, also across epochs. Batches do not depend on the seed.
     """
 
     def __init__(
@@ -109,11 +99,8 @@ class StreamLoader(Loader):
 
 
 class HeldOutStreamLoader(Loader):
-    """Loader of consecutive windows in one row, for validation and test.
-
-    The stream begins with ``context`` tokens that precede the text, so only the last prediction of
-    the first window is scored. With several processes, each process reads the whole text, because
-    the model carries a state, and only the first process is scored.
+    """Loader of consecutive windows in one row. With several processes, each reads the whole text,
+    for the model's state, and only the first is scored.
     """
 
     def __init__(self, stream: Tensor, context: int) -> None:
@@ -135,10 +122,7 @@ class HeldOutStreamLoader(Loader):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSplit(Split):
-    """Split of a text in which each batch continues the previous one.
-
-    If ``held_out``, each token after the first ``context`` is scored exactly once.
-    """
+    """Split of a text in which each batch continues the previous one."""
 
     stream: Tensor
     context: int

@@ -35,12 +35,5 @@ def suggested_links(predictor: LinkSuggestions, value: Any, top: int) -> Iterato
         member = torch.arange(len(ids))
         # The other methods do not see that an edge makes a common neighbour.
         yield Case(
-            score,
-            member,
-            ids,
-            link["id"],
-            ends,
-            by_edge=True,
-            whole_graph=True,
-            best="removed",
+            score, member, ids, link["id"], ends, by_edge=True, whole_graph=True, best="removed"
         )

@@ -67,15 +67,8 @@ class LinkPrediction(Task):
 
     @torch.no_grad()
     def generate(self, model: Callable[..., Tensor], batch: Any) -> tuple[Tensor, Tensor]:
-        """Propose links for the nodes that have held-out links, or for a random part of them.
-
-        Args:
-            model: model of link scores, called as ``model(pairs, graph)`` with pairs ``[2, M]``.
-            batch: a :class:`edgewise.app.train.batches.LinkBatch`.
-
-        Returns:
-            Nodes ``[B]``, and the k best new neighbours of each, ``[B, k]``. If a node has fewer
-            than k possible neighbours, other nodes fill the list.
+        """Propose the k best new neighbours ``[B, k]`` of nodes ``[B]``, those with held-out links
+        or a random part of them. If there are fewer than k, other nodes fill the list.
         """
         pairs, graph = batch.inputs
         held_out = pairs[:, batch.target > 0.5]

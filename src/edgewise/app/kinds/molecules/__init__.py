@@ -13,14 +13,7 @@ from edgewise.app.train.tasks.classification import Classification
 from edgewise.app.train.tasks.property_prediction import PropertyPrediction
 from edgewise.app.train.tasks.regression import Regression
 
-__all__ = [
-    "ESOL",
-    "KIND",
-    "ZINC",
-    "IonicLiquids",
-    "MaskedMolecules",
-    "MoleculeTable",
-]
+__all__ = ["ESOL", "KIND", "ZINC", "IonicLiquids", "MaskedMolecules", "MoleculeTable"]
 
 KIND = Kind(
     "molecules",

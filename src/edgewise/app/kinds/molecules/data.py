@@ -155,12 +155,7 @@ class MoleculeTable(Data):
     def __post_init__(self) -> None:
         take_frames(self, "path")
         self._folds()
-        choices = {
-            "split": By,
-            "invalid": Invalid,
-            "task_type": TaskType,
-            "fragments": Fragments,
-        }
+        choices = {"split": By, "invalid": Invalid, "task_type": TaskType, "fragments": Fragments}
         for name, kind in choices.items():
             check_choice(f"data.{name}", getattr(self, name), get_args(kind))
         if self.descriptors and not self.bonds:
@@ -249,14 +244,7 @@ class MoleculeTable(Data):
     def inputs(
         self, graphs: PackedGraphs, number: Tensor, measured: Tensor, described: Tensor | None
     ) -> Batch:
-        """Return the model inputs for a batch of table rows, as a batch without targets.
-
-        Args:
-            graphs: graphs of all molecules.
-            number: index of the molecule of each row, ``[B]``.
-            measured: scaled conditions of each row, ``[B, C]``.
-            described: descriptors of all molecules, ``[G, D]``.
-        """
+        """Return the model inputs for a batch of table rows, as a batch without targets."""
         x, graph, members, bonds = graphs.take(number)
         keywords: dict[str, Any] = {"batch": members}
         if self.bonds:

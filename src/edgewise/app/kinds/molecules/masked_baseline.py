@@ -1,9 +1,5 @@
-"""Baseline for predicting masked atoms and bonds: randomised trees on what is visible around them.
-
-The features of an atom are its own (0 if it is masked), the number of its bonds, and the sums of
-the features of its bonds and of its neighbours. A masked atom is described by these features, and
-by their sum over its neighbours; a masked bond by the sum and the absolute difference of the
-features of its two atoms.
+"""Baseline for masked atoms and bonds: randomised trees on the features that are visible around
+them, summed over bonds and neighbours. A masked bond has sum and absolute difference of its atoms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Self-supervised pre-training on molecules: prediction of masked atoms and bonds.
-
-The data are the 12,000 molecules and splits of ZINC. The features are those of a molecule table,
-so that a pre-trained model can be fine-tuned on one.
+"""Self-supervised pre-training on the molecules of ZINC: prediction of masked atoms and bonds.
 
 Paper: Hu et al., Strategies for pre-training graph neural networks, 2020
 """

@@ -93,12 +93,7 @@ class ZINC(Data):
         return Splits(sizes, train, val, test, self.batch_size, codes=codes)
 
     def inputs(self, graphs: PackedGraphs, which: Tensor) -> Batch:
-        """Return the inputs for a batch of graphs, as a batch without targets.
-
-        Args:
-            graphs: all graphs.
-            which: indices of the graphs in the batch, ``[B]``.
-        """
+        """Return the inputs for a batch of graphs, as a batch without targets."""
         x, graph, members, bonds = graphs.take(which)
         keywords: dict[str, Any] = {"batch": members}
         if self.bonds:
@@ -122,12 +117,11 @@ def one_hot(kinds: Tensor, count: int) -> Tensor:
 
 
 def penalised_logp(molecule: Any) -> float:
-    r"""Return the target: logP minus synthetic accessibility minus a penalty for large rings.
+    r"""Return logP minus synthetic accessibility minus a penalty for large rings, standardised.
 
     .. math:: y = z(\log P) + z(-SA) + z(-\max(0, \text{longest ring} - 6))
 
-    where z standardises over ZINC250k. The longest ring is that of networkx's cycle basis, which is
-    not unique: for one molecule in sixteen, another basis gives another value.
+    For one molecule in sixteen, another cycle basis than that of networkx gives another value.
     """
     chem = rdkit()
     require("networkx", extra="graphs", purpose="the longest ring of a molecule")

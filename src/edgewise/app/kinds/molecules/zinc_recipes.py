@@ -1,8 +1,5 @@
-"""Recipes that predict the penalised logP of 12,000 molecules of ZINC.
-
-The five models have fewer than 500,000 parameters and the same training settings; they train for
-minutes on one core. Graphormer, which converges most slowly, has more epochs. Published runs take
-hundreds of epochs and reach lower errors. As in the benchmark, GIN and GAT do not use bond types.
+"""Recipes on ZINC: five models of fewer than 500,000 parameters with the same settings, except that
+Graphormer has more epochs. As in the benchmark, GIN and GAT do not use bond types.
 """
 
 from __future__ import annotations
@@ -59,10 +56,7 @@ graphormer_zinc = replace(
     data=ZINC(),
     trainer=replace(gin_zinc.trainer, epochs=60),
     protocol=Protocol(
-        ("test/mae",),
-        "0.122 (Ying et al., 2021); not reached",
-        BY.replace("32", "60"),
-        seeds=3,
+        ("test/mae",), "0.122 (Ying et al., 2021); not reached", BY.replace("32", "60"), seeds=3
     ),
 )
 

@@ -38,13 +38,8 @@ def node_cases(predictor: OnNodes) -> NodeCases:
 
 class NodeCases:
     """Cases for nodes of the training graph, each with the neighbourhood that affects its answer.
-
-    The neighbourhoods of several nodes are packed, so that one pass explains all of them. If the
-    answers on the neighbourhoods differ from those on the whole graph, as with attention to all
-    nodes, each case has the whole graph.
-
-    Args:
-        predictor: predictor of a run on nodes.
+    Neighbourhoods are packed for one pass. If answers differ from those on the whole graph, as with
+    attention to all nodes, each case has the whole graph.
     """
 
     def __init__(self, predictor: OnNodes) -> None:
@@ -94,15 +89,8 @@ class NodeCases:
         return rounded(float(self.predictor.all_outputs[node, 0]))
 
     def neighbourhood(self, node: int, hops: int) -> tuple[Tensor, int]:
-        """Return the nodes from which a node can be reached in a number of steps.
-
-        Args:
-            node: index of the node.
-            hops: maximum number of steps.
-
-        Returns:
-            Indices of the nodes, nearest first, beginning with ``node``; and the number of those
-                from which fewer than ``hops`` steps are needed.
+        """Return the nodes from which a node is reached in ``hops`` steps, nearest first, and the
+        number of those in fewer steps.
         """
         reached = torch.tensor([node])
         new, inner = reached, 0
@@ -115,12 +103,7 @@ class NodeCases:
         return reached, inner
 
     def case(self, nodes: Sequence[int], hops: int | None = None) -> Case:
-        """Return one case for the predictions of several nodes.
-
-        Args:
-            nodes: indices of nodes; a single node if cases have the whole graph.
-            hops: number of hops of the neighbourhoods; by default the number that suffices.
-        """
+        """Return one case for the predictions of several nodes, by default on enough hops."""
         hops = self.hops if hops is None else hops
         answer = ", ".join(map(self.answer, nodes))
         if hops is None:
@@ -155,12 +138,7 @@ class NodeCases:
     def contributions(
         self, nodes: Sequence[int], method: Method = "left_out"
     ) -> Iterator[tuple[Case, Contributions]]:
-        """Yield the case of each node and its contributions, with many nodes in one pass.
-
-        Args:
-            nodes: indices of nodes.
-            method: method of :func:`edgewise.explain.contributions`, without ``"removed"``.
-        """
+        """Yield the case of each node and its contributions, with many nodes in one pass."""
         if self.hops is None:
             for node in nodes:
                 case = self.case([node])
@@ -196,14 +174,8 @@ class NodeCases:
                 )
 
     def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
-        """Return the edges within several neighbourhoods, packed into one graph, ``[2, E]``.
-
-        The nodes of a neighbourhood get consecutive new numbers. Edges into its outermost nodes are
-        omitted.
-
-        Args:
-            blocks: results of :meth:`neighbourhood`.
-            offset: new number of the first node of each block.
+        """Return the edges within several neighbourhoods, packed, ``[2, E]``, without those into
+        the outermost nodes; ``offset`` is the new number of the first node of each.
         """
         new_index = torch.full((len(self.ids),), -1)
         blocks_of_edges = []

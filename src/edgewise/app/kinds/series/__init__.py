@@ -18,11 +18,7 @@ KIND = Kind(
     predictors=(Forecasts,),
     baselines=(
         Baselines(
-            "series",
-            "forecast",
-            TimeSeries,
-            (Forecast,),
-            "edgewise.app.kinds.series.baseline",
+            "series", "forecast", TimeSeries, (Forecast,), "edgewise.app.kinds.series.baseline"
         ),
     ),
     cases={Forecasts: reasons.forecast},

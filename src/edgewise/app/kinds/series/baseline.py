@@ -56,11 +56,7 @@ def with_drift(season: int, batch: Batch) -> Tensor:
 
 
 def _normalised(history: Tensor, usual_std: Tensor, spread: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features for ridge regression, and the means and scales that were removed.
-
-    The features are the standardised histories and a constant feature 1. If ``spread``, the scale
-    of a history that is not constant is its own standard deviation.
-    """
+    """Return standardised histories and a constant feature 1, their means and their scales."""
     std, mean = torch.std_mean(history, dim=1, keepdim=True)
     scale = torch.where(is_constant(mean, std), usual_std, std) if spread else usual_std
     scale = scale.expand_as(mean)

@@ -248,10 +248,7 @@ def _seasonal_error(values: Tensor, season: int) -> float:
 
 
 def _split(values: Tensor, starts: Tensor, sizes: tuple[int, int, int], unit: float) -> Split:
-    """Return the windows of a split, whose horizons begin at ``starts``.
-
-    ``sizes`` are history, horizon and season; ``unit`` is the third column of the targets.
-    """
+    """Return the windows of a split, whose horizons begin at ``starts``."""
     history, horizon, season = sizes
     steps, ahead = torch.arange(-history, 0), torch.arange(horizon)
     last_season = ahead - season * (ahead // season + 1)
@@ -284,10 +281,7 @@ def history_of(table: Table, column: str, date: str, step: Step | None) -> Serie
 
 
 def dated_series(table: Table, column: str, dates: Sequence[datetime], step: Step) -> Series:
-    """Return a column as a regularly spaced series, in order of date.
-
-    Dates without a value are interpolated linearly, with a warning.
-    """
+    """Return a column in order of date; missing dates are interpolated, with a warning."""
     check_distinct(table, dates)
     order = sorted(range(len(dates)), key=dates.__getitem__)
     first, last = dates[order[0]], dates[order[-1]]

@@ -26,10 +26,7 @@ COLOURS = {"history": "#8795a8", "truth": "#444f5d", "forecast": "#1f6feb"}
 
 
 class Forecasts(Predictor):
-    """Forecast of the values that follow a history, by default the training series.
-
-    An input is a file or the columns of one history, or a list of its values, oldest first.
-    """
+    """Forecast of the values that follow a history, by default the training series."""
 
     ordered = True
 
@@ -147,10 +144,7 @@ class Forecasts(Predictor):
 
         if not answers:
             raise ArgumentError(
-                "--draw",
-                expected="at least one forecast",
-                got="none",
-                remedy="correct the input",
+                "--draw", expected="at least one forecast", got="none", remedy="correct the input"
             )
         figure = Figure(figsize=(9.6, 3.6 * len(answers)), layout="constrained")
         for axes, answer in zip(

@@ -47,10 +47,8 @@ MEMORY_FACTOR = 8  # Memory for samples and tokens, relative to the size of the 
 
 
 class Listing(NamedTuple):
-    """Files of recordings with class, split ("train", "val" or "test") and group of each.
-
-    ``groups`` is empty, or names a group that stays in one split, such as the speaker. ``source``
-    is the folder, table or data set, and ``column`` the column of the paths.
+    """Files with class, split ("train", "val", "test") and group, such as the speaker, of each.
+    ``column`` names the paths in ``source``.
     """
 
     files: list[Path]
@@ -212,10 +210,6 @@ class Sounds(SoundData):
         group: column of groups that stay in one split, such as the speaker; "" finds a column named
             group or speaker, and "none" uses none.
         split_column: column of the splits; "" finds it, and "none" uses none.
-
-    Example:
-        >>> from edgewise.app.kinds.sounds import Sounds
-        >>> splits = Sounds(path="recordings/").load()  # doctest: +SKIP
     """
 
     path: Source = ""
@@ -262,10 +256,6 @@ class SpokenDigits(SoundData):
             one speaker and validates on another.
         fold: index of the test speaker; only for ``"speaker"``.
         folds, val: number of speakers, and fraction of the other five for validation.
-
-    Example:
-        >>> from edgewise.app.kinds.sounds import SpokenDigits
-        >>> splits = SpokenDigits(split="speaker", fold=2).load()  # doctest: +SKIP
     """
 
     folders = (SPOKEN,)
@@ -289,17 +279,14 @@ class SpokenDigits(SoundData):
         classes = [digit for digit, _, _ in names]
         splits, groups = ["train"] * len(files), [speaker for _, speaker, _ in names]
         if self.split == "published":
-            splits, groups = [_spoken_split(int(index)) for _, _, index in names], []
+            split_of = dict.fromkeys(TESTED, "test") | dict.fromkeys(VALIDATED, "val")
+            splits, groups = [split_of.get(int(index), "train") for _, _, index in names], []
         return Listing(files, classes, splits, groups, SPOKEN)
 
 
 def find_recordings(folder: Path) -> list[Path]:
     """Return the sorted WAV files in a folder and its subfolders, except hidden files."""
     return visible_files(folder, SUFFIXES)
-
-
-def _spoken_split(index: int) -> str:
-    return "test" if index in TESTED else "val" if index in VALIDATED else "train"
 
 
 def _column(

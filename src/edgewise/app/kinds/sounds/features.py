@@ -22,10 +22,7 @@ BLOCK = 4096  # Number of frames transformed at once, to limit memory.
 
 
 def tokens_of(recording: Recording, bands: int, *, subtract_mean: bool = False) -> Tensor:
-    """Return log-mel features ``[N, STACK * bands]``, which do not depend on the loudness.
-
-    The last token is filled with silence.
-    """
+    """Return log-mel features ``[N, STACK * bands]``, which do not depend on the loudness."""
     samples, rate = recording
     samples = samples / samples.square().mean().sqrt().clamp(min=1e-12)
     length, hop = round(FRAME * rate), round(HOP * rate)
@@ -48,11 +45,7 @@ def tokens_of(recording: Recording, bands: int, *, subtract_mean: bool = False) 
 
 @lru_cache(maxsize=8)
 def mel_filters(rate: int, fft_size: int, bands: int) -> Tensor:
-    """Return triangular filters ``[fft_size // 2 + 1, bands]``, evenly spaced in mel.
-
-    Paper: Davis and Mermelstein, Comparison of parametric representations for monosyllabic word
-    recognition, 1980
-    """
+    """Return triangular filters ``[fft_size // 2 + 1, bands]``, evenly spaced in mel."""
     top = 2595 * math.log10(1 + rate / 2 / 700)
     edges = 700 * (10 ** (torch.linspace(0, top, bands + 2).double() / 2595) - 1)
     low, centre, high = edges[:-2], edges[1:-1], edges[2:]

@@ -9,11 +9,7 @@ from edgewise.app.kinds.tags.files import EWT, TagFile
 from edgewise.app.kinds.tags.predict import WordTags
 from edgewise.app.train.tasks.text_classification import Tagging
 
-__all__ = [
-    "EWT",
-    "KIND",
-    "TagFile",
-]
+__all__ = ["EWT", "KIND", "TagFile"]
 
 KIND = Kind(
     "tags",
@@ -22,11 +18,7 @@ KIND = Kind(
     predictors=(WordTags,),
     baselines=(
         Baselines(
-            "tags of words",
-            "tag-ewt",
-            TaggedWords,
-            (Tagging,),
-            "edgewise.app.kinds.tags.baseline",
+            "tags of words", "tag-ewt", TaggedWords, (Tagging,), "edgewise.app.kinds.tags.baseline"
         ),
     ),
     cases={WordTags: reasons.word_tags},

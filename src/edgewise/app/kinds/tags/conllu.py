@@ -21,10 +21,7 @@ WORD = re.compile(r"[0-9]+(?P<part>[-.][0-9]+)?")
 
 
 def read_conllu(text: str, name: str, tag: Tag | Literal["head"] = "upos") -> list[Labelled]:
-    """Return each sentence as pairs of word and tag, or of word and head (0 for the root).
-
-    Multiword tokens (1-2) and empty nodes (1.1) are skipped.
-    """
+    """Return each sentence as pairs of word and tag, or of word and head (0 for the root)."""
     column = COLUMNS[tag]
     sentences: list[Labelled] = []
     words: Labelled = []

@@ -28,11 +28,7 @@ TaggedSplits = tuple[dict[str, list[Labelled]], dict[str, str]]
 
 @dataclass(frozen=True)
 class TaggedWords(LabelledText):
-    """Base class of tagging data; a word has one or several tokens.
-
-    Batches: inputs ``(tokens, sizes)`` and targets ``[W]``, the tags of W words. ``sizes`` ``[W]``
-    has the number of tokens of each word.
-    """
+    """Base class of tagging data: inputs ``(tokens, tokens of each word [W])``, targets ``[W]``."""
 
     @abstractmethod
     def read_splits(self) -> TaggedSplits:

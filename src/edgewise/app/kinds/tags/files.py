@@ -1,7 +1,4 @@
-"""Tagging of words: English Web Treebank (EWT), and files of the user.
-
-Files are CoNLL-U, lines of words and tags, or a table.
-"""
+"""Tagging of words: English Web Treebank (EWT), and the user's CoNLL-U, lines or tables."""
 
 from __future__ import annotations
 
@@ -135,10 +132,8 @@ class TagFile(TaggedWords, OwnFiles):
 def read_lines_of_words(
     text: str, path: Path, columns: tuple[int, int] | None = None
 ) -> list[Labelled]:
-    """Read lines of a word and its tag; blank lines separate sentences.
-
-    ``columns`` are the positions of word and tag below a header. Without a header, the word is the
-    first field and the tag the last one.
+    """Read lines of a word and its tag, in ``columns`` or first and last; blank lines end
+    sentences.
     """
     sentences: list[Labelled] = []
     words: Labelled = []

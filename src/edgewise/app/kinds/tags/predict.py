@@ -73,10 +73,7 @@ class WordTags(OnTexts):
 
 
 def split_lengths(counts: list[int], sizes: list[int], longest: int) -> list[int]:
-    """Return the lengths in tokens, at most ``longest``, into which sentences are split.
-
-    ``counts`` are the words of each sentence, and ``sizes`` the tokens of each word.
-    """
+    """Return the lengths in tokens, at most ``longest``, into which sentences are split."""
     lengths: list[int] = []
     remaining = iter(sizes)
     for count in counts:

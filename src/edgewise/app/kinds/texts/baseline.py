@@ -1,8 +1,4 @@
-"""Baseline of text classification: linear models on TF-IDF of words and pairs of words.
-
-If a text has several labels, each has a logistic regression (one-vs-rest). Target columns of
-numbers have a ridge regression.
-"""
+"""Baselines of texts: linear models on TF-IDF of words and pairs, one for each label or number."""
 
 from __future__ import annotations
 

@@ -30,10 +30,8 @@ SPECIAL: tuple[Special, ...] = ("pad", "unk", "cls", "sep")
 
 
 class LabelledSplits(NamedTuple):
-    """Pairs of text and label of each split, and the file that errors name.
-
-    ``column`` is the column of the texts in a table. With ``targets``, a text has a list of values
-    instead of a label.
+    """Texts of each split with a label, or with ``targets`` a list of values. ``column`` and the
+    file are for errors.
     """
 
     texts: dict[str, Labelled]

@@ -117,10 +117,7 @@ class TextTable(LabelledSentences, OwnFiles):
         where: dict[str, str],
         separator: str = "",
     ) -> LabelledSplits:
-        """Return the texts of each split with the values of the target columns ``names``.
-
-        With a ``separator``, ``names`` has one column, with several labels in a cell.
-        """
+        """Return the texts with the values of several target columns, or of one to separate."""
         train: TargetColumns | None = None
         read: dict[str, Labelled] = {}
         for split, table in tables.items():  # The training table is the first.

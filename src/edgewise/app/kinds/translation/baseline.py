@@ -195,10 +195,7 @@ def _indexed(texts: Sequence[str], words: dict[str, int]) -> list[np.ndarray]:
 def _ibm_model_1(
     sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], shape: tuple[int, int]
 ) -> Any:
-    """Return the logarithms of the translation probabilities t(f | e), a SciPy matrix ``[S, T]``.
-
-    The arguments are the word indices of each text, without the null word, and (S, T).
-    """
+    """Return log translation probabilities t(f | e) of word indices, a sparse ``[S, T]``."""
     # There is one entry for each target position and each source word of the same pair of texts.
     entries: list[tuple[np.ndarray, np.ndarray]] = []
     positions = count = 0

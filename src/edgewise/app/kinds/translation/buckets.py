@@ -13,11 +13,9 @@ from edgewise.app.train.splits import Split
 
 
 class BucketLoader(Loader):
-    """Loader that sorts examples by length, forms batches by tokens, and shuffles the batches.
-
-    Texts of equal length are shuffled in every epoch, so the content of batches differs between
-    epochs. The number of batches does not. An example longer than ``tokens`` forms a batch alone.
-    Without a seed, the longest examples come first, so that running out of memory shows at once.
+    """Loader that sorts examples by length and forms batches of up to ``tokens`` tokens, or one
+    example. With a seed, batches and texts of equal length are shuffled; without, the longest come
+    first, so that running out of memory shows at once.
     """
 
     def __init__(

@@ -127,10 +127,7 @@ class Parallel(TextPairs):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Encoded source and target texts; each target is ``<bos> ... <eos>``.
-
-    ``references`` are the target texts, in lower case if the tokenizer lowercases.
-    """
+    """Encoded source and target texts; each target is ``<bos> ... <eos>``."""
 
     source: PackedTexts
     target: PackedTexts

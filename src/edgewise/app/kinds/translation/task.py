@@ -73,14 +73,7 @@ class Translation(Classification):
         return {"bleu": BLEU()}
 
     def generate(self, model: Any, batch: Any, tokens: int | None = None) -> list[str]:
-        """Translate the source texts of a batch.
-
-        Args:
-            model: model returned by :meth:`complete`.
-            batch: batch of source texts.
-            tokens: maximum number of generated tokens for each text. Defaults to
-                ``max_length_ratio`` times the number of tokens of the longest source text.
-        """
+        """Translate the source texts of a batch, to at most ``tokens`` tokens each."""
         source, _ = batch.inputs
         longest = int(torch.as_tensor(source.lengths()).max())
         ids = beam_search(

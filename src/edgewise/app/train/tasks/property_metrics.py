@@ -28,10 +28,8 @@ CURVES = ("roc_auc", "average_precision")
 
 
 class CurveScore(Metric):
-    """ROC-AUC or average precision by scikit-learn; for several classes, the mean over classes.
-
-    Those of torchmetrics are not used: they sum in float32, and take probabilities, many of which
-    are equal for large logits (ROC-AUC 0.762 instead of 0.800 for logits around 40).
+    """ROC-AUC or average precision, the mean over several classes, by scikit-learn: torchmetrics
+    sums in float32 (ROC-AUC 0.762 instead of 0.800 for logits around 40).
     """
 
     full_state_update = False
@@ -64,10 +62,8 @@ class CurveScore(Metric):
 
 
 class BrierScore(MeanSquaredError):  # noqa: N818
-    """Mean squared difference of predicted probabilities and true classes (Brier, 1950).
-
-    For two classes, it is that of the second class alone. For more classes, it is the sum over all
-    classes.
+    """Mean squared difference of probabilities and true classes (Brier, 1950): of the second of two
+    classes, or the sum over more.
     """
 
     def __init__(self, num_outputs: int = 1) -> None:
@@ -130,7 +126,7 @@ class OfTarget(Metric):
         """Return the metric of a batch of this process, without adding it."""
         batch = cast(OfTarget, self.clone())
         for metric in (batch, batch.metric):
-            metric.distributed_available_fn = _never
+            metric.distributed_available_fn = lambda: False  # No other process contributes.
         batch.reset()
         batch.update(outputs, target)
         return batch.compute()
@@ -181,11 +177,7 @@ class MeanOverTargets(Metric):
 
 
 def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
-    """Return the metrics of the target columns by name.
-
-    For several columns, these are the means over the columns, such as "rmse", and the metrics of
-    each column, such as "solubility/rmse".
-    """
+    """Return the metrics of several columns, "solubility/rmse", and their means, "rmse"."""
     by_column: dict[str, Metric] = {}
     by_metric: dict[str, list[OfTarget]] = {}
     for index, target in enumerate(targets):
@@ -197,11 +189,6 @@ def property_metrics(targets: Sequence[Target]) -> dict[str, Metric]:
     if len(targets) == 1:
         return by_column
     return {name: MeanOverTargets(columns) for name, columns in by_metric.items()} | by_column
-
-
-def _never() -> bool:
-    """Return that no other processes contribute to a metric."""
-    return False
 
 
 def _metrics(target: Target) -> Mapping[str, Metric]:
@@ -227,8 +214,5 @@ def _metrics(target: Target) -> Mapping[str, Metric]:
 
 
 def _key(name: str) -> str:
-    """Return the name of a target column with "_" in place of dots, slashes and spaces.
-
-    PyTorch forbids dots in the names of metrics.
-    """
+    """Return a column name without dots, slashes and spaces, for the names of metrics."""
     return re.sub(r"[./\s]+", "_", name)

@@ -53,12 +53,9 @@ class R2(Metric):
 
     .. math:: R^2 = 1 - \sum_i (y_i - \hat y_i)^2 / \sum_i (y_i - \bar y)^2
 
-    With several columns of targets, it is their mean. As in scikit-learn, R² of constant targets is
-    1 for exact predictions and otherwise 0, and NaN for fewer than two examples.
-
-    Targets are shifted by the first one, so that rounding depends on their spread only. Sums of
-    squared deviations are merged by the formula of Chan et al., Algorithms for computing the sample
-    variance, 1983.
+    It is the mean over columns. For constant targets, it is 1 if all are exact, otherwise 0, as in
+    scikit-learn. Sums are merged as by Chan et al., Algorithms for computing the sample variance,
+    1983.
     """
 
     full_state_update = True  # Torchmetrics cannot merge states without a reduction.

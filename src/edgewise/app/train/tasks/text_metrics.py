@@ -15,11 +15,8 @@ ORDER = 4  # BLEU counts n-grams of one to four words.
 
 
 class BLEU(Metric):
-    """Corpus BLEU by sacrebleu, from 0 to 100 (Papineni et al., 2002; Post, 2018).
-
-    The counts of n-grams are summed over texts, so that results of several processes can be
-    combined. torchmetrics' SacreBLEUScore is not used: it returns 0 if no 4-gram matches, where
-    sacrebleu smooths the counts, and it has no signature to report.
+    """Corpus BLEU by sacrebleu, from 0 to 100 (Papineni et al., 2002; Post, 2018). That of
+    torchmetrics is 0 if no 4-gram matches, where sacrebleu smooths.
     """
 
     full_state_update = False

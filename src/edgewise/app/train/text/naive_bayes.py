@@ -25,29 +25,10 @@ class NaiveBayes(nn.Module):
 
     .. math:: \ell_c = \log P(c) + \sum_{g \in \mathrm{text}} \log P(g \mid c) + \mathrm{const}
 
-    Counts in the training set give the probabilities, with 2 added to each count. The sum omits
-    n-grams without a count. :meth:`fit` counts; :meth:`fit_scales` combines the logits with those
-    of a network.
+    Counts in the training set give the probabilities, with 2 added to each count.
 
     Papers: Wang and Manning, Baselines and bigrams: simple, good sentiment and topic
     classification, 2012; Cheng et al., Wide & deep learning, 2016 (combined with a network)
-
-    Args:
-        keys: sorted keys of the n-grams, ``[K]``.
-        weights: log probability of each n-gram in each class, ``[K, C]``, centred over the classes.
-        prior: log probability of each class, ``[C]``.
-
-    Attributes:
-        scales: factors of the network's logits and of naive Bayes in :class:`CombinedClassifier`.
-
-    Example:
-        >>> import torch
-        >>> from edgewise import layers
-        >>> from edgewise.app.train.text.naive_bayes import NaiveBayes
-        >>> texts = layers.Tokens(torch.tensor([[5, 7], [5, 8]]))
-        >>> classifier = NaiveBayes.fit(texts, torch.tensor([0, 1]), classes=2)
-        >>> classifier(layers.Tokens(torch.tensor([[9, 8]]))).argmax(-1)
-        tensor([1])
     """
 
     keys: Tensor
@@ -105,13 +86,7 @@ class NaiveBayes(nn.Module):
 
     @torch.no_grad()
     def fit_scales(self, logits: Sequence[Tensor], target: Tensor, steps: int = 20) -> None:
-        """Fit ``scales`` to held-out texts: minimise the cross-entropy by Newton's method.
-
-        Args:
-            logits: two tensors of logits ``[M, C]``: of the network, and of naive Bayes.
-            target: class indices ``[M]``.
-            steps: number of Newton steps.
-        """
+        """Fit ``scales`` to held-out logits ``[M, C]`` of both models by Newton's method."""
         x = torch.stack(tuple(logits), dim=-1).double()  # [M, C, 2]
         target_logits = x[torch.arange(len(target)), target]
         scales = x.new_zeros(2)
@@ -147,10 +122,7 @@ class CombinedClassifier(TextClassifier):
 
 
 def _ngrams(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the token ids ``[N]``, the index of their text, keys of adjacent pairs, and a mask.
-
-    The mask ``[N - 1]`` is false for pairs whose tokens belong to two texts.
-    """
+    """Return token ids, their texts, keys of adjacent pairs, and which pairs are in one text."""
     ids = tokens.ids.flatten() if tokens.mask is None else tokens.ids[tokens.mask.bool()]
     text = segment_index(torch.as_tensor(tokens.lengths()).cpu()).to(ids.device)
     return ids, text, (ids[:-1] + 1) * BASE + ids[1:], text[1:] == text[:-1]

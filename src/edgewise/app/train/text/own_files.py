@@ -1,8 +1,4 @@
-"""Base class of text data sets read from the user's files.
-
-The data are one file that is split by cross-validation, or a training file and separate files for
-validation and test.
-"""
+"""Base class of text data sets read from the user's files."""
 
 from __future__ import annotations
 
@@ -59,11 +55,7 @@ class OwnFiles(TextData, ABC):
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
     def files(self, what: str) -> dict[str, Path | FrameSource]:
-        """Return the files that are given, by split; ``what`` describes them in the error.
-
-        Raises:
-            ArgumentError: ``path`` is empty.
-        """
+        """Return the files that are given, by split; ``what`` describes them in the error."""
         check_given("data.path", self.path, what)
         sources = {"train": self.path, "val": self.val_path, "test": self.test_path}
         return {split: open_source(path) for split, path in sources.items() if path}
@@ -71,16 +63,7 @@ class OwnFiles(TextData, ABC):
     def split_examples(
         self, read: dict[str, list[T]], keys: Sequence[str] | None = None
     ) -> dict[str, list[T]]:
-        """Return the examples of each split; a split without a file is held out from training.
-
-        Args:
-            read: examples of each file, by split.
-            keys: class of each example of the training file, for a stratified split; ``None`` for
-                a random split.
-
-        Raises:
-            ArgumentError: the examples are too few.
-        """
+        """Return the examples of each split, stratified by ``keys``."""
         train = read["train"]
         how: How = "random" if keys is None else "stratified"
         with naming(self.path):
@@ -90,11 +73,7 @@ class OwnFiles(TextData, ABC):
 
 
 def check_filled(table: Table, columns: Sequence[str]) -> None:
-    """Check that no row has a blank value in one of these columns.
-
-    Raises:
-        ArgumentError: a value is blank; the error names the row.
-    """
+    """Raise ArgumentError if a row has a blank value in one of these columns."""
     for column in columns:
         for line, value in zip(table.lines, table.columns[column], strict=True):
             if not value.strip():

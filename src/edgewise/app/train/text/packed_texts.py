@@ -12,12 +12,7 @@ from edgewise._utils.ragged import ranges, starts
 
 @dataclass(frozen=True)
 class PackedTexts:
-    """Packed ids of S texts with N tokens (or words) in total.
-
-    Attributes:
-        ids: token ids, ``[N]``.
-        sizes: length of each text, ``[S]``.
-    """
+    """Packed ids ``[N]`` of texts, with ``sizes [S]`` tokens (or words) each."""
 
     ids: Tensor
     sizes: Tensor

@@ -13,13 +13,7 @@ from torch import Tensor
 from edgewise._utils.arguments import check_choice, check_range, check_shares
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.splits import Data
-from edgewise.app.train.text.tokenizer import (
-    KINDS,
-    Kind,
-    Special,
-    load_tokenizer,
-    train_tokenizer,
-)
+from edgewise.app.train.text.tokenizer import KINDS, Kind, Special, load_tokenizer, train_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -65,11 +59,7 @@ class TextData(Data, ABC):
         check_shares(held_out, "choose for example 0.1")
 
     def make_tokenizer(self, texts: Iterable[str], special: Sequence[Special] = ()) -> Tokenizer:
-        """Load the tokenizer that the field ``tokenizer`` names, or train one on the texts.
-
-        ``special`` has the names of its special tokens; see
-        :func:`edgewise.app.train.text.tokenizer.train_tokenizer`.
-        """
+        """Load the tokenizer of the field ``tokenizer``, or train one on the texts."""
         if self.tokenizer:
             return load_tokenizer(Path(self.tokenizer))
         options = {"special": special, "lowercase": self.lowercase}

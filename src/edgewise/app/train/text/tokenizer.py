@@ -1,8 +1,4 @@
-"""Training and use of tokenizers with Hugging Face ``tokenizers``.
-
-Training is deterministic: the same texts give the same vocabulary. A tokenizer is saved as
-``tokenizer.json``, which Hugging Face libraries can load.
-"""
+"""Deterministic training and use of tokenizers with Hugging Face ``tokenizers``."""
 
 from __future__ import annotations
 
@@ -209,10 +205,7 @@ def _check_ids(rules: dict[str, Any], origin: str) -> None:
 
 
 def _growth(rule: Any) -> int:
-    """Return the number of characters that a rule, or a sequence of rules, makes of one.
-
-    Unicode normalisation is not counted: it is bounded, and repeating it changes nothing.
-    """
+    """Return the number of characters that a rule, or a sequence of rules, makes of one."""
     if not isinstance(rule, dict):
         return 1
     rules = next((value for value in rule.values() if isinstance(value, list)), ())
