@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_range
+from edgewise._utils.arguments import check_range, describe
 from edgewise._utils.dispatch_modes import (
     detach_from_inference,
     disable_modes,
@@ -1033,6 +1033,30 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
         return graph
     got, remedy = _describe_and_convert(graph)
     raise ArgumentError(argument, expected="a graph or a pattern", got=got, remedy=remedy)
+
+
+def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
+    """Return the graph with these numbers of nodes, on this device; a pattern is bound to them."""
+    if (
+        isinstance(graph, Graph)
+        and graph.num_targets == num_targets
+        and graph.num_sources == num_sources
+        and graph.device == device
+    ):
+        return graph
+    return check_graph(graph).bind(num_targets, num_sources).to(device)
+
+
+def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
+    """Return a graph whose sources and targets are both the nodes of x ``[..., N, width]``."""
+    if x.dim() < 2:
+        raise ArgumentError(
+            "x",
+            expected="features of nodes [..., N, width]",
+            got=describe(x),
+            remedy="give a single node as x[None]",
+        )
+    return bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
 
 
 def common_device(graphs: Sequence[Graph]) -> torch.device:

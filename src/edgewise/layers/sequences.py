@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions
-from edgewise.attention.checks import bind_graph
 from edgewise.encodings import packed_positions
 from edgewise.graphs import Graph, Pattern, batch, complete
 from edgewise.graphs.batch import Sizes
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers.cache import Cache
 
 

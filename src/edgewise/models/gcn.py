@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import checked
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmetric_weight
 
 

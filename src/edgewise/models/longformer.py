@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from edgewise import Dot, attend
 from edgewise._utils.arguments import check_divides
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.checks import bind_graph
 from edgewise.encodings import Learned
 from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
 from edgewise.graphs.batch import Sizes
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers import (
     AttentionBlock,
     FeedForward,

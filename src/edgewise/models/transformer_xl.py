@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from edgewise import Dot, attend
 from edgewise._utils.arguments import check_divides, check_even
 from edgewise.attention.biases import EdgeTerm
-from edgewise.attention.checks import bind_graph
 from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.graphs import Graph, Pattern, causal, check_graph
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers import (
     AttentionBlock,
     Cache,
