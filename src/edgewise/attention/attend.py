@@ -51,7 +51,7 @@ from edgewise.engines.call import (
     without_autocast,
 )
 from edgewise.engines.costs import costs_on
-from edgewise.engines.layouts import execution_parts, graph_facts, layout_of
+from edgewise.engines.layouts import MAKERS, execution_parts, graph_facts, layout_of
 from edgewise.engines.merge import merge_attention, merge_work
 from edgewise.engines.native.operator import cached_choice
 from edgewise.engines.plan import Choice, Plan, choose, plan
@@ -387,7 +387,8 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     chosen = ENGINES[choice.engine]
     if not chosen.grouped_heads:
         call = call.ungrouped()
-    return chosen.attend(call, layout_of(graph, chosen.layout))
+    # The same as layout_of, without a function call.
+    return chosen.attend(call, graph.derived(MAKERS[chosen.layout]))
 
 
 class AttendOptions(TypedDict, total=False):

@@ -37,8 +37,9 @@ from edgewise.layers import (
     add_penalty,
     init_normal,
 )
-from edgewise.layers.projections import JointLinear, unbind_qkv
+from edgewise.layers.projections import JointLinear
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
+from edgewise.layers.transformer import unbind_qkv
 from edgewise.models.text import TextConfig, text_model
 
 STEP = 16

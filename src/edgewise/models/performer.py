@@ -30,8 +30,9 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.projections import JointLinear, unbind_qkv
+from edgewise.layers.projections import JointLinear
 from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, refuse_cache
+from edgewise.layers.transformer import unbind_qkv
 from edgewise.models.text import TextConfig, text_model
 
 CHUNK = 64
