@@ -47,7 +47,8 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, with_padding
+from edgewise.layers.single_text import SingleTextBackbone
+from edgewise.layers.text import SequenceBatch, with_padding
 from edgewise.models.text import TextConfig, text_model
 
 RandomAttention = Literal["always", "training"]

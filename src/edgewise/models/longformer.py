@@ -37,7 +37,8 @@ from edgewise.layers import (
     init_normal,
 )
 from edgewise.layers.projections import JointLinear
-from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
+from edgewise.layers.single_text import refuse_cache
+from edgewise.layers.text import Memory, SequenceBatch, with_padding
 from edgewise.layers.transformer import unbind_qkv
 from edgewise.models.text import TextConfig, text_model
 

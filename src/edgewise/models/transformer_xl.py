@@ -35,7 +35,8 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
-from edgewise.layers.sequences import SingleTextBackbone, padding_bias
+from edgewise.layers.single_text import SingleTextBackbone
+from edgewise.layers.text import padding_bias
 from edgewise.layers.transformer import Order
 from edgewise.models.text import TextConfig, text_model
 
