@@ -36,8 +36,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention.attend import _problem
-from edgewise.attention.checks import checked_call
+from edgewise.attention.attend import _problem, checked_call
 from edgewise.engines import ENGINES
 from edgewise.engines.call import Problem
 from edgewise.engines.costs import COSTS, TABLE, Costs, Work, costs_on, entry_name

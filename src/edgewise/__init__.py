@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from edgewise._utils.errors import ArgumentError, EdgewiseError
     from edgewise.app.runs.run import load
     from edgewise.app.runs.train_recipe import train
-    from edgewise.attention.attend import aggregate, attend, attend_with_lse, explain_plan
+    from edgewise.attention.attend import (
+        aggregate,
+        attend,
+        attend_with_lse,
+        explain_plan,
+        using_engine,
+    )
     from edgewise.attention.biases import OffsetBias, Offsets, Projected, TableBias
     from edgewise.attention.normalisers import Entmax
     from edgewise.attention.scores import Additive, Dot
     from edgewise.attention.steps import attention_weights, edge_scores, edge_softmax
     from edgewise.engines.merge import merge_attention
-    from edgewise.engines.plan import using_engine
     from edgewise.graphs import Graph, Pattern
 
 __version__ = "0.1.0"
@@ -80,7 +85,7 @@ _HOMES = {
     "load": "app.runs.run",
     "merge_attention": "engines.merge",
     "train": "app.runs.train_recipe",
-    "using_engine": "engines.plan",
+    "using_engine": "attention.attend",
 }
 """Module that defines each public name. The other names of ``__all__`` are subpackages."""
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import edgewise as ew
 from edgewise import graphs, models
 from edgewise.encodings import Learned
-from edgewise.layers import Cache, EncoderDecoderModel, SequenceBatch, TextModel, sequences
+from edgewise.layers import Cache, EncoderDecoderModel, SequenceBatch, TextModel, text
 from tests.errors import case, refused
 
 VOCABULARY, SIZES, LONGEST = 11, (5, 1, 3), 5
@@ -170,7 +170,7 @@ def test_padded_texts_are_segments_and_no_edge_is_masked(
     listed = []
 
     def spied(*given: object) -> Tensor | None:
-        listed.append(sequences.padding_bias(*given))  # type: ignore[arg-type]
+        listed.append(text.padding_bias(*given))  # type: ignore[arg-type]
         return listed[-1]
 
     monkeypatch.setattr(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise import models
 from edgewise.engines import call, entmax
-from edgewise.graphs import bound
+from edgewise.graphs import graph as graph_module
 from edgewise.layers import EncoderDecoderModel, TextModel
 from edgewise.layers.tokens import Tokens
 from tests.device.simulated import DEVICE, WAITS
@@ -34,7 +34,7 @@ EVERY = [*TEXT, *models.ENCODER_DECODER_MODELS]
 @pytest.fixture(autouse=True)
 def _on_this_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Its memory cannot be measured, nobody looks at its numbers, and weights are replaced."""
-    monkeypatch.setattr(bound, "held_bytes", lambda _: 0)
+    monkeypatch.setattr(graph_module, "held_bytes", lambda _: 0)
     for module in (call, entmax):
         monkeypatch.setattr(module, "is_tracing", lambda *_: False)
     torch.__future__.set_overwrite_module_params_on_conversion(True)

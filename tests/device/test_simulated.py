@@ -16,7 +16,7 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import call, entmax
 from edgewise.engines.triton_rows.layout import TritonLayout, TritonSide
-from edgewise.graphs import Graph, Pattern, bound
+from edgewise.graphs import Graph, Pattern
 from tests.device.simulated import DEVICE, WAITS
 from tests.errors import refused
 from tests.graphs.specification import PATTERNS, Spec
@@ -28,7 +28,7 @@ INDEX = torch.tensor([[0, 5, 2, 2, 1, 4, 3], [1, 2, 2, 3, 0, 4, 3]])
 @pytest.fixture(autouse=True)
 def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is remembered between tests; memory of this device cannot be measured."""
-    monkeypatch.setattr(bound, "held_bytes", lambda _: 0)
+    monkeypatch.setattr(graphs.graph, "held_bytes", lambda _: 0)
     graphs.graph.bound_graphs.cache_clear()
     WAITS.clear()
     yield

@@ -24,8 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import edgewise as ew
 from edgewise import graphs
-from edgewise.attention.attend import _problem
-from edgewise.attention.checks import checked_call
+from edgewise.attention.attend import _problem, checked_call
 from edgewise.engines import ENGINES, dense
 from edgewise.engines.layouts import layout_of
 from edgewise.engines.tiles import flex, varlen

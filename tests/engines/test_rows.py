@@ -15,7 +15,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.checks import checked_call
+from edgewise.attention.attend import checked_call
 from edgewise.engines.layouts import layout_of
 from edgewise.engines.native import library
 from edgewise.engines.rows import _arguments as arguments_of

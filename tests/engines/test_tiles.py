@@ -14,11 +14,11 @@ from edgewise import graphs
 from edgewise.encodings import Buckets, offsets
 from edgewise.engines.layouts import graph_facts, layout_of
 from edgewise.engines.native import library
-from edgewise.engines.tiles.attend import tiles_attend
+from edgewise.engines.tiles import tiles_attend
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
 from edgewise.engines.tiles.schedule import GROUP, LOAD_COST
 from edgewise.graphs import Graph, Pattern
-from edgewise.layers.projections import unbind_qkv
+from edgewise.layers.transformer import unbind_qkv
 from tests.engines.cases import GRAPHS
 
 TILE = TilesLayout.TILE

@@ -87,7 +87,7 @@ import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import ENGINES, triton_rows
 from edgewise.attention.attend import _problem
-from edgewise.attention.checks import checked_call
+from edgewise.attention.attend import checked_call
 
 x = torch.randn(4, 2, 8)
 graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)

@@ -18,8 +18,7 @@ from edgewise import graphs
 from edgewise.engines import ENGINES
 from edgewise.engines.native import library
 from edgewise.graphs import Graph
-from edgewise.graphs.bound import MOST_BYTES, MOST_GRAPHS, BoundGraphs, held_bytes
-from edgewise.graphs.graph import bound_graphs
+from edgewise.graphs.graph import MOST_BYTES, MOST_GRAPHS, BoundGraphs, bound_graphs, held_bytes
 from tests.contracts.test_modes import PATTERNS
 
 

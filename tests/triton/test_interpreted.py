@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import edgewise as ew
 from edgewise import graphs
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import _split, _with_lse
-from edgewise.attention.checks import checked_call
+from edgewise.attention.attend import _split, _with_lse, checked_call
 from edgewise.engines import ENGINES, triton_rows
 from edgewise.engines.layouts import layout_of
 from edgewise.engines.merge import merge_attention

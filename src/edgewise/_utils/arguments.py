@@ -1,6 +1,6 @@
 """Checks of single arguments. A failed check raises ArgumentError; NaN fails every range check.
 
-``checks.py`` checks that the arguments of :func:`edgewise.attend` match each other.
+``attention/attend.py`` checks that the arguments of :func:`edgewise.attend` match each other.
 """
 
 from __future__ import annotations

@@ -17,37 +17,56 @@ gradients are zero. Every differentiable argument has a gradient.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice
+from edgewise._utils.arguments import check_choice, check_range, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 from edgewise.attention.biases import EdgeTerm, EdgeVector, OffsetBias, TableBias
 from edgewise.attention.checks import (
-    NodeLayout,
-    bind_graph,
-    check_nodes,
-    checked_call,
+    check_additive,
+    checked_normaliser,
     checked_term,
+    checked_vector,
+    common_batch,
+    in_autocast_dtype,
+    warn_of_heads_first,
 )
 from edgewise.attention.hooks import ACTIVE, intercepted, is_intercepted
 from edgewise.attention.normalisers import Normaliser
-from edgewise.attention.scores import DOT, Score
+from edgewise.attention.scores import DOT, Additive, Dot, Score
 from edgewise.engines import ENGINES
-from edgewise.engines.call import AttentionCall, Problem, can_read, exceeds_lse, without_autocast
+from edgewise.engines.call import (
+    AttentionCall,
+    Problem,
+    can_read,
+    exceeds_lse,
+    for_each_query,
+    without_autocast,
+)
 from edgewise.engines.costs import costs_on
-from edgewise.engines.layouts import execution_parts, graph_facts, layout_of
+from edgewise.engines.layouts import MAKERS, execution_parts, graph_facts, layout_of
 from edgewise.engines.merge import merge_attention, merge_work
 from edgewise.engines.native.operator import cached_choice
-from edgewise.engines.plan import Choice, Plan, choose, engine_for, plan
+from edgewise.engines.plan import Choice, Plan, choose, plan
 from edgewise.engines.reference import EdgeLayout, expand, largest_scores
 from edgewise.graphs import Graph, Pattern
+from edgewise.graphs.graph import bind_graph
 
 Reduce = Literal["sum", "mean", "max", "min"]
+NodeLayout = Literal["NHD", "HND"]
+"""Order of the axes N (nodes), H (heads) and D (width of a head). PyTorch's attention uses HND."""
+
+NO_BATCH = torch.Size()
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+_preferred: ContextVar[str] = ContextVar("engine", default="auto")
 
 
 def attend(
@@ -162,6 +181,197 @@ def attend(
     return out.transpose(-3, -2) if layout == "HND" else out
 
 
+def checked_call(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Pattern,
+    layout: NodeLayout | None = "NHD",
+    /,
+    *,
+    score: Score = DOT,
+    bias: EdgeTerm | None = None,
+    gain: EdgeTerm | None = None,
+    edge_key: EdgeVector | None = None,
+    edge_value: EdgeVector | None = None,
+    dropout: float = 0.0,
+    normaliser: Normaliser = "softmax",
+) -> tuple[AttentionCall, Graph]:
+    """Check the arguments of ``attend``; return them as an ``AttentionCall``, and the bound graph.
+
+    For any ``layout``, the returned tensors have nodes before heads. With dropout, the call gets a
+    seed from PyTorch's random generator.
+    """
+    check_nodes(query=query, key=key, value=value)
+    if layout == "HND":
+        query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
+    elif layout is None:
+        if not isinstance(graph, Graph):
+            warn_of_heads_first(query, key)
+    elif layout != "NHD":
+        check_choice("layout", layout, get_args(NodeLayout))
+    if not query.dtype == key.dtype == value.dtype:
+        query, key, value = in_autocast_dtype(query, key, value)
+    graph = bind_graph(graph, query.shape[-3], key.shape[-3], query.device)
+    _check_together(query, key, value, score)
+    if isinstance(score, Additive):
+        check_additive(score, query)
+    elif not (isinstance(score, Dot) or score is None or callable(score)):
+        raise ArgumentError(
+            "score",
+            expected="Dot(), Additive(...), a callable (query, key) -> score, or None",
+            got=repr(score),
+            remedy="choose a score of edgewise.attention.scores",
+        )
+    if dropout:
+        check_range(
+            "dropout",
+            dropout,
+            "choose for example 0.1 in training, and 0.0 otherwise",
+            least=0,
+            most=1,
+        )
+    bare = bias is None and gain is None and edge_key is None and edge_value is None
+    # Edge vectors have one entry per query head, so grouped keys and values are repeated.
+    if not (edge_key is None and edge_value is None):
+        key, value = for_each_query(query, key), for_each_query(query, value)
+    alone = query.dim() == key.dim() == value.dim() == 3
+    batch = NO_BATCH if alone else query.shape[:-3]
+    if not (bare and (alone or key.shape[:-3] == value.shape[:-3] == batch)):
+        batch = common_batch(
+            query=query,
+            key=key,
+            value=value,
+            bias=bias,
+            gain=gain,
+            edge_key=edge_key,
+            edge_value=edge_value,
+        )
+    seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
+    entmax = None if normaliser == "softmax" else checked_normaliser(normaliser, query)
+    if not bare:
+        edges = graph.num_edges
+        bias, gain = (
+            checked_term("bias", bias, edges, query),
+            checked_term("gain", gain, edges, query),
+        )
+        edge_key = checked_vector("edge_key", edge_key, edges, query)
+        edge_value = checked_vector("edge_value", edge_value, edges, value)
+        if score is None:  # The gain multiplies the score; without a score it has no effect.
+            gain = None
+    call = AttentionCall(
+        query,
+        key,
+        value,
+        batch,
+        score,
+        bias,
+        gain,
+        edge_key,
+        edge_value,
+        dropout,
+        seed,
+        normaliser=entmax,
+    )
+    return call, graph
+
+
+def check_nodes(**nodes: Tensor) -> None:
+    """Raise ArgumentError unless each argument is a float tensor ``[..., N, H, D]``."""
+    for name, x in nodes.items():
+        if not isinstance(x, Tensor) or x.dim() < 3 or x.dtype not in DTYPES:
+            raise ArgumentError(
+                name,
+                expected="floats of 16, 32 or 64 bits and shape [..., N, H, D] (nodes, heads, "
+                "width of a head)",
+                got=describe(x),
+                remedy="split the width into heads with .unflatten(-1, (H, D)); H may be 1",
+            )
+
+
+def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> None:
+    """Raise ArgumentError unless heads, sources, width, dtype and device match."""
+    shape, key_shape, value_shape = query.shape, key.shape, value.shape
+    heads, width, sources = shape[-2], shape[-1], key_shape[-3]
+    if (
+        key_shape[-2] == value_shape[-2]
+        and (key_shape[-2] == heads or (key_shape[-2] and heads % key_shape[-2] == 0))
+        and value_shape[-3] == sources
+        and key.dtype == value.dtype == query.dtype
+        and key.device == value.device == query.device
+        and (score is None or key_shape[-1] == width)
+    ):
+        return
+    if not key.shape[-2] or heads % key.shape[-2]:
+        raise ArgumentError(
+            "key",
+            expected=f"as many heads as query, {heads}, or a divisor of {heads}",
+            got=str(key.shape[-2]),
+            remedy="check the order of the axes: [..., nodes, heads, width]",
+        )
+    _same("value", value.shape[-2], key.shape[-2], "heads", "key")
+    _same("value", value.shape[-3], sources, "sources", "key")
+    _same_type(query, "key", key)
+    _same_type(query, "value", value)
+    _same("key", key.shape[-1], width, "features per head", "query")
+
+
+def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
+    if got != expected:
+        raise ArgumentError(
+            name,
+            expected=f"as many {what} as {other}, {expected}",
+            got=str(got),
+            remedy="check the order of the axes: [..., nodes, heads, width]",
+        )
+
+
+def _same_type(query: Tensor, name: str, other: Tensor) -> None:
+    if other.dtype != query.dtype or other.device != query.device:
+        raise ArgumentError(
+            name,
+            expected=f"{query.dtype} on {query.device}, as in query",
+            got=f"{other.dtype} on {other.device}",
+            remedy=f"convert {name} with .to(query)",
+        )
+
+
+def engine_for(engine: str) -> str:
+    """Return the engine for a call: for ``"auto"``, the one set by :func:`using_engine`, if any.
+
+    Under ``torch.func`` and forward-mode differentiation, ``"auto"`` becomes ``"reference"``.
+    """
+    if engine == "auto" and in_functorch_transform():
+        return "reference"
+    if engine != "auto" or torch.compiler.is_compiling():  # Dynamo cannot trace a ContextVar.
+        return engine
+    return _preferred.get()
+
+
+@contextmanager
+def using_engine(engine: str) -> Iterator[None]:
+    """Run all calls with ``engine="auto"`` in this ``with`` block on the engine of this name.
+
+    Use it to compare engines or to debug, as in
+    ``with edgewise.using_engine("reference"): model(x, graph)``. Code compiled with
+    ``torch.compile`` ignores it.
+
+    Example:
+        >>> import torch, edgewise as ew
+        >>> from edgewise import graphs
+        >>> x = torch.randn(5, 2, 4)
+        >>> with ew.using_engine("reference"):
+        ...     out = ew.attend(x, x, x, graphs.window(1))
+        >>> torch.allclose(out, ew.attend(x, x, x, graphs.window(1)), atol=1e-5)
+        True
+    """
+    token = _preferred.set(engine)
+    try:
+        yield
+    finally:
+        _preferred.reset(token)
+
+
 def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     device = call.query.device.type
     # The condition is tested here, which saves a function call if autocast is off.
@@ -177,7 +387,8 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     chosen = ENGINES[choice.engine]
     if not chosen.grouped_heads:
         call = call.ungrouped()
-    return chosen.attend(call, layout_of(graph, chosen.layout))
+    # The same as layout_of, without a function call.
+    return chosen.attend(call, graph.derived(MAKERS[chosen.layout]))
 
 
 class AttendOptions(TypedDict, total=False):

@@ -1,67 +1,22 @@
-"""Checks that the tensors and the graph of one call of :func:`edgewise.attend` fit each other.
+"""Checks of the optional arguments of :func:`edgewise.attend`.
 
-Checks of a single argument are in ``arguments.py``.
+The checks of every call are in ``attend.py``.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice, check_range, describe
+from edgewise._utils.arguments import check_choice, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 from edgewise.attention.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.attention.normalisers import NORMALISERS, Entmax, Normaliser, alpha_out_of_range
-from edgewise.attention.scores import DOT, Additive, Dot, Score
-from edgewise.engines.call import AttentionCall, accumulator, for_each_query
-from edgewise.graphs import Graph, Pattern, check_graph
-
-NodeLayout = Literal["NHD", "HND"]
-"""Order of the axes N (nodes), H (heads) and D (width of a head). PyTorch's attention uses HND."""
-
-NO_BATCH = torch.Size()
-DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-
-
-def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
-    """Return the graph with these numbers of nodes, on this device; a pattern is bound to them."""
-    if (
-        isinstance(graph, Graph)
-        and graph.num_targets == num_targets
-        and graph.num_sources == num_sources
-        and graph.device == device
-    ):
-        return graph
-    return check_graph(graph).bind(num_targets, num_sources).to(device)
-
-
-def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
-    """Return a graph whose sources and targets are both the nodes of x ``[..., N, width]``."""
-    if x.dim() < 2:
-        raise ArgumentError(
-            "x",
-            expected="features of nodes [..., N, width]",
-            got=describe(x),
-            remedy="give a single node as x[None]",
-        )
-    return bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
-
-
-def check_nodes(**nodes: Tensor) -> None:
-    """Raise ArgumentError unless each argument is a float tensor ``[..., N, H, D]``."""
-    for name, x in nodes.items():
-        if not isinstance(x, Tensor) or x.dim() < 3 or x.dtype not in DTYPES:
-            raise ArgumentError(
-                name,
-                expected="floats of 16, 32 or 64 bits and shape [..., N, H, D] (nodes, heads, "
-                "width of a head)",
-                got=describe(x),
-                remedy="split the width into heads with .unflatten(-1, (H, D)); H may be 1",
-            )
+from edgewise.attention.scores import Additive
+from edgewise.engines.call import accumulator
 
 
 def in_autocast_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,7 +30,7 @@ def in_autocast_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor
     return query.to(dtype), key.to(dtype), value.to(dtype)
 
 
-def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
+def warn_of_heads_first(query: Tensor, key: Tensor) -> None:
     """Warn if the shapes look like ``[B, H, N, D]``, where H would be taken as the node count."""
     if query.dim() < 4:
         return
@@ -89,101 +44,7 @@ def _warn_of_heads_first(query: Tensor, key: Tensor) -> None:
         )
 
 
-def checked_call(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    graph: Pattern,
-    layout: NodeLayout | None = "NHD",
-    /,
-    *,
-    score: Score = DOT,
-    bias: EdgeTerm | None = None,
-    gain: EdgeTerm | None = None,
-    edge_key: EdgeVector | None = None,
-    edge_value: EdgeVector | None = None,
-    dropout: float = 0.0,
-    normaliser: Normaliser = "softmax",
-) -> tuple[AttentionCall, Graph]:
-    """Check the arguments of ``attend``; return them as an ``AttentionCall``, and the bound graph.
-
-    For any ``layout``, the returned tensors have nodes before heads. With dropout, the call gets a
-    seed from PyTorch's random generator.
-    """
-    check_nodes(query=query, key=key, value=value)
-    if layout is not None:
-        check_choice("layout", layout, get_args(NodeLayout))
-    elif not isinstance(graph, Graph):
-        _warn_of_heads_first(query, key)
-    if layout == "HND":
-        query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
-    if not query.dtype == key.dtype == value.dtype:
-        query, key, value = in_autocast_dtype(query, key, value)
-    graph = bind_graph(graph, query.shape[-3], key.shape[-3], query.device)
-    _check_together(query, key, value, score)
-    if isinstance(score, Additive):
-        _check_additive(score, query)
-    elif not (isinstance(score, Dot) or score is None or callable(score)):
-        raise ArgumentError(
-            "score",
-            expected="Dot(), Additive(...), a callable (query, key) -> score, or None",
-            got=repr(score),
-            remedy="choose a score of edgewise.attention.scores",
-        )
-    if dropout:
-        check_range(
-            "dropout",
-            dropout,
-            "choose for example 0.1 in training, and 0.0 otherwise",
-            least=0,
-            most=1,
-        )
-    bare = bias is None and gain is None and edge_key is None and edge_value is None
-    # Edge vectors have one entry per query head, so grouped keys and values are repeated.
-    if not (edge_key is None and edge_value is None):
-        key, value = for_each_query(query, key), for_each_query(query, value)
-    alone = query.dim() == key.dim() == value.dim() == 3
-    batch = NO_BATCH if alone else query.shape[:-3]
-    if not (bare and (alone or key.shape[:-3] == value.shape[:-3] == batch)):
-        batch = _batch(
-            query=query,
-            key=key,
-            value=value,
-            bias=bias,
-            gain=gain,
-            edge_key=edge_key,
-            edge_value=edge_value,
-        )
-    seed = int(torch.randint(2**62, (), device="cpu")) if dropout > 0 else 0
-    entmax = None if normaliser == "softmax" else _checked_normaliser(normaliser, query)
-    if not bare:
-        edges = graph.num_edges
-        bias, gain = (
-            checked_term("bias", bias, edges, query),
-            checked_term("gain", gain, edges, query),
-        )
-        edge_key = _checked_vector("edge_key", edge_key, edges, query)
-        edge_value = _checked_vector("edge_value", edge_value, edges, value)
-        if score is None:  # The gain multiplies the score; without a score it has no effect.
-            gain = None
-    call = AttentionCall(
-        query,
-        key,
-        value,
-        batch,
-        score,
-        bias,
-        gain,
-        edge_key,
-        edge_value,
-        dropout,
-        seed,
-        normaliser=entmax,
-    )
-    return call, graph
-
-
-def _checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
+def checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
     """Return None for softmax, or ``Entmax`` with a number or a tensor ``[H]``."""
     if isinstance(normaliser, str):
         check_choice("normaliser", normaliser, NORMALISERS)
@@ -236,7 +97,7 @@ def checked_term(
     return term.to(accumulator(nodes))
 
 
-def _checked_vector(
+def checked_vector(
     name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
 ) -> EdgeVector | None:
     """Check edge vectors, and convert them to :func:`accumulator`'s dtype unless all is 16-bit."""
@@ -263,7 +124,7 @@ def _checked_vector(
     return vector.to(accumulator(nodes))
 
 
-def _batch(**arguments: Tensor | TableBias | Projected | None) -> torch.Size:
+def common_batch(**arguments: Tensor | TableBias | Projected | None) -> torch.Size:
     """Return the batch shape, to which the leading dimensions of all arguments broadcast."""
     dims = {"bias": 2, "gain": 2}
     batches = {
@@ -287,34 +148,8 @@ def _batch(**arguments: Tensor | TableBias | Projected | None) -> torch.Size:
     return batch
 
 
-def _check_together(query: Tensor, key: Tensor, value: Tensor, score: Score) -> None:
-    """Raise ArgumentError unless heads, sources, width, dtype and device match."""
-    shape, key_shape, value_shape = query.shape, key.shape, value.shape
-    heads, width, sources = shape[-2], shape[-1], key_shape[-3]
-    if (
-        key_shape[-2] == value_shape[-2]
-        and (key_shape[-2] == heads or (key_shape[-2] and heads % key_shape[-2] == 0))
-        and value_shape[-3] == sources
-        and key.dtype == value.dtype == query.dtype
-        and key.device == value.device == query.device
-        and (score is None or key_shape[-1] == width)
-    ):
-        return
-    if not key.shape[-2] or heads % key.shape[-2]:
-        raise ArgumentError(
-            "key",
-            expected=f"as many heads as query, {heads}, or a divisor of {heads}",
-            got=str(key.shape[-2]),
-            remedy="check the order of the axes: [..., nodes, heads, width]",
-        )
-    _same("value", value.shape[-2], key.shape[-2], "heads", "key")
-    _same("value", value.shape[-3], sources, "sources", "key")
-    _same_type(query, "key", key)
-    _same_type(query, "value", value)
-    _same("key", key.shape[-1], width, "features per head", "query")
-
-
-def _check_additive(score: Additive, query: Tensor) -> None:
+def check_additive(score: Additive, query: Tensor) -> None:
+    """Raise ArgumentError unless the weight of the score fits the query."""
     heads, width = query.shape[-2:]
     if score.weight is None and width != 1:
         raise ArgumentError(
@@ -342,26 +177,6 @@ def _check_floats(name: str, x: Tensor) -> None:
             expected="a tensor of floats",
             got=describe(x),
             remedy=f"convert {name} with torch.as_tensor({name}).to(torch.float32)",
-        )
-
-
-def _same(name: str, got: int, expected: int, what: str, other: str) -> None:
-    if got != expected:
-        raise ArgumentError(
-            name,
-            expected=f"as many {what} as {other}, {expected}",
-            got=str(got),
-            remedy="check the order of the axes: [..., nodes, heads, width]",
-        )
-
-
-def _same_type(query: Tensor, name: str, other: Tensor) -> None:
-    if other.dtype != query.dtype or other.device != query.device:
-        raise ArgumentError(
-            name,
-            expected=f"{query.dtype} on {query.device}, as in query",
-            got=f"{other.dtype} on {other.device}",
-            remedy=f"convert {name} with .to(query)",
         )
 
 

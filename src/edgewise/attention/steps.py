@@ -14,15 +14,21 @@ from torch import Tensor
 
 from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import AttendOptions, attend_with_lse, loses_lse
-from edgewise.attention.checks import bind_graph, checked_call, checked_term
+from edgewise.attention.attend import (
+    AttendOptions,
+    attend_with_lse,
+    checked_call,
+    engine_for,
+    loses_lse,
+)
+from edgewise.attention.checks import checked_term
 from edgewise.attention.scores import Score
 from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem, without_autocast
 from edgewise.engines.layouts import graph_facts, layout_of
-from edgewise.engines.plan import engine_for
 from edgewise.engines.reference import EdgeLayout
 from edgewise.graphs import Graph, Pattern, check_sized
+from edgewise.graphs.graph import bind_graph
 
 
 def edge_scores(

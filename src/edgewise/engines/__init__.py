@@ -1,4 +1,4 @@
-"""Engines, which are implementations of attention over a graph; ``attention.py`` chooses one."""
+"""Engines, which are implementations of attention over a graph; ``plan.py`` chooses one."""
 
 from __future__ import annotations
 

@@ -3,59 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-import torch
 from torch import Tensor
 
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
-from edgewise._utils.torch_internals import in_functorch_transform
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import Work, costs_on, doubt
 
 L = TypeVar("L")
-_preferred: ContextVar[str] = ContextVar("engine", default="auto")
-
-
-@contextmanager
-def using_engine(engine: str) -> Iterator[None]:
-    """Run all calls with ``engine="auto"`` in this ``with`` block on the engine of this name.
-
-    Use it to compare engines or to debug, as in
-    ``with edgewise.using_engine("reference"): model(x, graph)``. Code compiled with
-    ``torch.compile`` ignores it.
-
-    Example:
-        >>> import torch, edgewise as ew
-        >>> from edgewise import graphs
-        >>> x = torch.randn(5, 2, 4)
-        >>> with ew.using_engine("reference"):
-        ...     out = ew.attend(x, x, x, graphs.window(1))
-        >>> torch.allclose(out, ew.attend(x, x, x, graphs.window(1)), atol=1e-5)
-        True
-    """
-    token = _preferred.set(engine)
-    try:
-        yield
-    finally:
-        _preferred.reset(token)
-
-
-def engine_for(engine: str) -> str:
-    """Return the engine for a call: for ``"auto"``, the one set by :func:`using_engine`, if any.
-
-    Under ``torch.func`` and forward-mode differentiation, ``"auto"`` becomes ``"reference"``.
-    """
-    if engine == "auto" and in_functorch_transform():
-        return "reference"
-    if engine != "auto" or torch.compiler.is_compiling():  # Dynamo cannot trace a ContextVar.
-        return engine
-    return _preferred.get()
 
 
 class Engine(Protocol[L]):

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from edgewise.attention.attend import AttendOptions, Reduce, aggregate, attend
-from edgewise.attention.checks import bind_graph
 from edgewise.attention.scores import Dot
 from edgewise.attention.steps import attention_weights, edge_scores
 from edgewise.engines.call import for_each_query
 from edgewise.engines.reference import expand
 from edgewise.graphs import Graph, Pattern, incidence
+from edgewise.graphs.graph import bind_graph
 
 DOMINANT = 0.9
 """Weight of an edge above which attention is computed again without the edge; at least 0.5."""

@@ -9,17 +9,19 @@ The base classes stand here with the classes of which their operators return ins
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from html import escape
 from operator import index
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_range
+from edgewise._utils.arguments import check_range, describe
 from edgewise._utils.dispatch_modes import (
     detach_from_inference,
     disable_modes,
@@ -29,7 +31,6 @@ from edgewise._utils.dispatch_modes import (
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.graphs import drawing
-from edgewise.graphs.bound import bound_graphs
 from edgewise.graphs.run_lists import (
     RunList,
     common_runs,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
+
+MOST_BYTES = 64 << 20
+MOST_GRAPHS = 64
 
 
 class Pattern(ABC):
@@ -999,6 +1003,99 @@ class Power(Pattern):
         return edges_of_keys(reach, graph)
 
 
+@dataclass(eq=False)
+class _Entry:
+    graph: Graph
+    held: int = 0
+
+
+class BoundGraphs:
+    """Least-recently-used cache, limited by memory, of the graphs that ``Pattern.bind`` returns."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES, most_graphs: int = MOST_GRAPHS) -> None:
+        self.most_bytes, self.most_graphs = most_bytes, most_graphs
+        # The least recently used entry comes first.
+        self._entries: OrderedDict[tuple[Pattern, int, int], _Entry] = OrderedDict()
+        # Entries used since the last measurement.
+        self._unmeasured: dict[tuple[Pattern, int, int], _Entry] = {}
+        self._newest: _Entry | None = None
+        self._measured = 0  # In bytes.
+        # The lock is reentrant, because binding `a | b` also binds `a` and `b`.
+        self._lock = RLock()
+
+    def __call__(self, pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
+        """Return the graph of a pattern for these numbers of nodes, from the cache if possible."""
+        key = pattern, num_targets, num_sources
+        entry = self._entries.get(key)
+        if entry is None or entry is not self._newest:
+            with self._lock:
+                entry = self._entries.get(key) or self._add(key)
+                self._entries.move_to_end(key)
+                self._newest = self._unmeasured[key] = entry
+        return entry.graph
+
+    def cache_clear(self) -> None:
+        """Remove all graphs from the cache; named as in ``functools.lru_cache``."""
+        with self._lock:
+            self._entries.clear()
+            self._unmeasured.clear()
+            self._newest, self._measured = None, 0
+
+    def held(self) -> int:
+        """Return the size of all cached tensors in bytes."""
+        with self._lock:
+            return held_bytes([entry.graph for entry in self._entries.values()])
+
+    def _add(self, key: tuple[Pattern, int, int]) -> _Entry:
+        pattern, num_targets, num_sources = key
+        with disable_modes():
+            graph = pattern._build(num_targets, num_sources)
+        graph.name = graph.name or repr(pattern)
+        self._make_room()
+        entry = self._entries[key] = _Entry(graph)
+        return entry
+
+    def _make_room(self) -> None:
+        # A graph grows when it is used, because derived tensors are cached on it.
+        for entry in self._unmeasured.values():
+            self._measured -= entry.held
+            entry.held = held_bytes(entry.graph)
+            self._measured += entry.held
+        self._unmeasured.clear()
+        while self._entries and (
+            self._measured > self.most_bytes or len(self._entries) >= self.most_graphs
+        ):
+            self._measured -= self._entries.popitem(last=False)[1].held
+
+
+bound_graphs = BoundGraphs()
+"""The cache that ``Pattern.bind`` uses."""
+
+
+def held_bytes(root: Any) -> int:
+    """Return the bytes of all storages in an object and its attributes, lists and dicts."""
+    storages: dict[int, int] = {}
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        member = stack.pop()
+        if isinstance(member, Tensor):
+            if not member.is_meta:
+                storage = member.untyped_storage()
+                storages[storage.data_ptr()] = storage.nbytes()
+            continue
+        if id(member) in seen or isinstance(member, (int, float, str, type)):
+            continue
+        seen.add(id(member))
+        if isinstance(member, dict):
+            stack.extend(member.values())
+        elif isinstance(member, (list, tuple)):
+            stack.extend(member)
+        elif hasattr(member, "__dict__"):
+            stack.extend(vars(member).values())
+    return sum(storages.values())
+
+
 def check_graph(graph: Any, argument: str = "graph") -> Pattern:
     """Return the argument if it is a graph or a pattern.
 
@@ -1010,6 +1107,30 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
         return graph
     got, remedy = _describe_and_convert(graph)
     raise ArgumentError(argument, expected="a graph or a pattern", got=got, remedy=remedy)
+
+
+def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
+    """Return the graph with these numbers of nodes, on this device; a pattern is bound to them."""
+    if (
+        isinstance(graph, Graph)
+        and graph.num_targets == num_targets
+        and graph.num_sources == num_sources
+        and graph.device == device
+    ):
+        return graph
+    return check_graph(graph).bind(num_targets, num_sources).to(device)
+
+
+def bind_to_nodes(graph: Pattern, x: Tensor) -> Graph:
+    """Return a graph whose sources and targets are both the nodes of x ``[..., N, width]``."""
+    if x.dim() < 2:
+        raise ArgumentError(
+            "x",
+            expected="features of nodes [..., N, width]",
+            got=describe(x),
+            remedy="give a single node as x[None]",
+        )
+    return bind_graph(graph, x.shape[-2], x.shape[-2], x.device)
 
 
 def common_device(graphs: Sequence[Graph]) -> torch.device:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from edgewise._utils.dispatch_modes import while_tracing
-from edgewise.graphs.bound import bound_graphs
 
 if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph, Pattern
@@ -28,7 +27,7 @@ def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) ->
     # A pattern that the compiled code itself creates has fields without values.
     if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
         return None
-    graph = bound_graphs(pattern, num_targets, num_sources)
+    graph = pattern.bind(num_targets, num_sources)
     name = f"graph_{id(graph)}"
     setattr(TRACED, name, graph)
     return name
@@ -36,7 +35,7 @@ def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) ->
 
 @torch.compiler.disable(reason="create patterns outside of compiled code")  # type: ignore[untyped-decorator]
 def _bind_after_a_break(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:
-    return bound_graphs(pattern, num_targets, num_sources)
+    return pattern.bind(num_targets, num_sources)
 
 
 def bind_traced(pattern: Pattern, num_targets: int, num_sources: int) -> Graph:

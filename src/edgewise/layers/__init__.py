@@ -31,7 +31,6 @@ from edgewise.layers.projections import JointLinear, LinearByHead
 from edgewise.layers.recommender import Recommender
 from edgewise.layers.recurrent import RecurrentBackbone
 from edgewise.layers.scores import SCORES, LearnedScore, learned_score
-from edgewise.layers.sequences import Memory, SequenceBatch
 from edgewise.layers.sequential import (
     GraphLayer,
     GraphSequential,
@@ -42,7 +41,14 @@ from edgewise.layers.sequential import (
     shares_nodes,
 )
 from edgewise.layers.sparse import Dropout, Linear
-from edgewise.layers.text import Backbone, LanguageModelHead, TextEmbedding, TextModel
+from edgewise.layers.text import (
+    Backbone,
+    LanguageModelHead,
+    Memory,
+    SequenceBatch,
+    TextEmbedding,
+    TextModel,
+)
 from edgewise.layers.tokens import Tokens
 from edgewise.layers.transformer import (
     AttentionBlock,

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Pattern
 from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
-from edgewise.layers.sequences import Memory, SequenceBatch
-from edgewise.layers.text import LanguageModelHead, TextEmbedding
+from edgewise.layers.text import LanguageModelHead, Memory, SequenceBatch, TextEmbedding
 
 
 class EncoderDecoder(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from edgewise.attention.attend import Reduce, aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, check_sized
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers.sequential import GraphLayer
 from edgewise.layers.sparse import Linear
 

@@ -13,8 +13,7 @@ from edgewise.graphs.batch import Sizes
 from edgewise.layers.cache import Cache
 from edgewise.layers.encoder_decoder import EncoderDecoderModel
 from edgewise.layers.pooling import Pool, Pooling
-from edgewise.layers.sequences import Memory
-from edgewise.layers.text import TextModel
+from edgewise.layers.text import Memory, TextModel
 from edgewise.layers.tokens import Tokens
 from edgewise.layers.transformer import activation
 

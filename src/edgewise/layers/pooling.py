@@ -11,9 +11,9 @@ from edgewise._utils.arguments import check_choice, check_divides
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise._utils.ragged import segment_index, starts
 from edgewise.attention.attend import Reduce, aggregate, attend
-from edgewise.attention.checks import bind_graph, bind_to_nodes
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
+from edgewise.graphs.graph import bind_graph, bind_to_nodes
 from edgewise.layers.sequential import GraphLayer
 
 Pooling = Literal["mean", "sum", "max", "class", "last", "none"]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 from edgewise.layers.pruning import select
 
 
@@ -56,41 +54,6 @@ class JointLinear(nn.Linear):
         """Return the matrix ``[width, in_width]`` of each map, as views of the stored matrix."""
         weights: tuple[Tensor, ...] = self.weight.split(self.widths)
         return weights
-
-
-def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
-    """Split ``[..., N, 3 * H * D]`` into query, key and value ``[..., N, H, D]``.
-
-    The backward pass joins the three gradients without a copy if they are stored next to each
-    other, as by the attention engine ``tiles``.
-    """
-    joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
-    if not torch.is_grad_enabled() or is_tracing((joint,)) or in_functorch_transform():
-        return joint.unbind(-3)
-    qkv: tuple[Tensor, ...] = _UnbindQKV.apply(joint)  # type: ignore[no-untyped-call]
-    return qkv
-
-
-class _UnbindQKV(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, joint: Tensor) -> tuple[Tensor, ...]:
-        ctx.shape = joint.shape
-        return joint.unbind(-3)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        first = grads[0]
-        heads, width = ctx.shape[-2:]
-        joint = torch.empty(ctx.shape, device="meta", dtype=first.dtype)
-        adjacent = all(
-            grad.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-            and grad.storage_offset() == first.storage_offset() + index * heads * width
-            and grad.stride() == joint.select(-3, index).stride()
-            for index, grad in enumerate(grads)
-        )
-        if adjacent and not torch.is_grad_enabled():
-            return first.as_strided(joint.shape, joint.stride())
-        return torch.stack(grads, -3)
 
 
 class LinearByHead(nn.Module):

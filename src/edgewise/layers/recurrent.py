@@ -12,8 +12,14 @@ from edgewise._utils.arguments import check_even
 from edgewise._utils.errors import ArgumentError
 from edgewise.graphs import Pattern
 from edgewise.layers.cache import Cache
-from edgewise.layers.sequences import Memory, SequenceBatch, with_padding
-from edgewise.layers.text import LanguageModelHead, TextEmbedding, TextModel
+from edgewise.layers.text import (
+    LanguageModelHead,
+    Memory,
+    SequenceBatch,
+    TextEmbedding,
+    TextModel,
+    with_padding,
+)
 
 
 class RecurrentBackbone(nn.Module):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_choice, check_divides
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 from edgewise.attention.attend import attend
 from edgewise.attention.biases import EdgeTerm, EdgeVector
 from edgewise.attention.normalisers import Normaliser
@@ -27,7 +28,7 @@ from edgewise.engines.call import for_each_query
 from edgewise.graphs import Pattern, check_graph
 from edgewise.layers.cache import Cache, KeyValue
 from edgewise.layers.normalisers import LearnedEntmax, layer_normaliser
-from edgewise.layers.projections import JointLinear, LinearByHead, unbind_qkv
+from edgewise.layers.projections import JointLinear, LinearByHead
 from edgewise.layers.pruning import kept_groups, rows_of_heads, select, term_of_heads
 from edgewise.layers.scores import LearnedScore, ScaledDot, learned_score
 from edgewise.layers.sequential import GraphLayer
@@ -330,6 +331,41 @@ class MultiHeadAttention(GraphLayer):
             remedy="build the layer with source_width= for cross-attention, or without "
             "source_width for self-attention",
         )
+
+
+def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """Split ``[..., N, 3 * H * D]`` into query, key and value ``[..., N, H, D]``.
+
+    The backward pass joins the three gradients without a copy if they are stored next to each
+    other, as by the attention engine ``tiles``.
+    """
+    joint = joint.reshape(*joint.shape[:-1], 3, heads, joint.shape[-1] // (3 * heads))
+    if not torch.is_grad_enabled() or is_tracing((joint,)) or in_functorch_transform():
+        return joint.unbind(-3)
+    qkv: tuple[Tensor, ...] = _UnbindQKV.apply(joint)  # type: ignore[no-untyped-call]
+    return qkv
+
+
+class _UnbindQKV(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, joint: Tensor) -> tuple[Tensor, ...]:
+        ctx.shape = joint.shape
+        return joint.unbind(-3)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        first = grads[0]
+        heads, width = ctx.shape[-2:]
+        joint = torch.empty(ctx.shape, device="meta", dtype=first.dtype)
+        adjacent = all(
+            grad.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+            and grad.storage_offset() == first.storage_offset() + index * heads * width
+            and grad.stride() == joint.select(-3, index).stride()
+            for index, grad in enumerate(grads)
+        )
+        if adjacent and not torch.is_grad_enabled():
+            return first.as_strided(joint.shape, joint.stride())
+        return torch.stack(grads, -3)
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {

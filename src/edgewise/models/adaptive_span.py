@@ -37,8 +37,10 @@ from edgewise.layers import (
     add_penalty,
     init_normal,
 )
-from edgewise.layers.projections import JointLinear, unbind_qkv
-from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone
+from edgewise.layers.projections import JointLinear
+from edgewise.layers.single_text import SingleTextBackbone
+from edgewise.layers.text import SequenceBatch
+from edgewise.layers.transformer import unbind_qkv
 from edgewise.models.text import TextConfig, text_model
 
 STEP = 16

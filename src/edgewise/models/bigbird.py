@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from edgewise import attend, attend_with_lse, merge_attention
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.checks import bind_graph
 from edgewise.encodings import Learned
 from edgewise.graphs import (
     Graph,
@@ -38,6 +37,7 @@ from edgewise.graphs import (
     hubs,
     window,
 )
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers import (
     AttentionBlock,
     FeedForward,
@@ -47,7 +47,8 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, with_padding
+from edgewise.layers.single_text import SingleTextBackbone
+from edgewise.layers.text import SequenceBatch, with_padding
 from edgewise.models.text import TextConfig, text_model
 
 RandomAttention = Literal["always", "training"]

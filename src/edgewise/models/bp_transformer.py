@@ -30,7 +30,8 @@ from edgewise.layers import (
     TransformerLayer,
     init_normal,
 )
-from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, refuse_cache, with_padding
+from edgewise.layers.single_text import SingleTextBackbone, refuse_cache
+from edgewise.layers.text import SequenceBatch, with_padding
 from edgewise.models.text import TextConfig, text_model
 
 MOST_LEVELS = 40

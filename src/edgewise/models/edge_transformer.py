@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_choice, check_divides
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.attention.steps import edge_softmax
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import (
     FeedForward,
     GraphLayer,

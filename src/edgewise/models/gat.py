@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.attention.attend import attend
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.attention.scores import Additive
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear
 from edgewise.models.arguments import model_function
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, symmetric_weight
 from edgewise.models.arguments import model_function
 

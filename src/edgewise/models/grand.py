@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
 from edgewise.layers.sparse import check_node_features
 from edgewise.models.arguments import model_factory

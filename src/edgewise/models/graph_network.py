@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import Reduce, aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, edges, incidence
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import GraphLayer, Linear, Membership, given_or_ones, members_of
 from edgewise.layers.sparse import check_node_features
 from edgewise.models.arguments import model_factory

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import GraphLayer, Linear, Membership, TransformerLayer, is_dense
 from edgewise.layers.transformer import Norm, Projections
 from edgewise.models.arguments import model_function

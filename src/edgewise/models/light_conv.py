@@ -40,7 +40,7 @@ from edgewise.layers import (
     TextEmbedding,
     init_xavier,
 )
-from edgewise.layers.sequences import refuse_graph
+from edgewise.layers.single_text import refuse_graph
 from edgewise.layers.transformer import Order
 from edgewise.models.arguments import model_factory
 

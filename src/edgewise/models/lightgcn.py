@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_graph
 from edgewise.graphs import Graph, Pattern, edges
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers import Recommender, symmetric_weight
 from edgewise.models.arguments import model_factory
 

@@ -19,9 +19,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.attention.checks import bind_graph
 from edgewise.encodings import common_neighbours
 from edgewise.graphs import Graph, Pattern
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers import FeedForward
 from edgewise.models.arguments import model_factory
 from edgewise.models.graphsage import graphsage

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from edgewise import Dot, attend
 from edgewise._utils.arguments import check_divides
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.checks import bind_graph
 from edgewise.encodings import Learned
 from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
 from edgewise.graphs.batch import Sizes
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers import (
     AttentionBlock,
     FeedForward,
@@ -36,8 +36,10 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.projections import JointLinear, unbind_qkv
-from edgewise.layers.sequences import Memory, SequenceBatch, refuse_cache, with_padding
+from edgewise.layers.projections import JointLinear
+from edgewise.layers.single_text import refuse_cache
+from edgewise.layers.text import Memory, SequenceBatch, with_padding
+from edgewise.layers.transformer import unbind_qkv
 from edgewise.models.text import TextConfig, text_model
 
 

@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.attention.scores import Additive
 from edgewise.attention.steps import attention_weights
 from edgewise.graphs import Graph, Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import (
     AttentionBlock,
     Dropout,

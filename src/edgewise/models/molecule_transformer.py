@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_given
 from edgewise._utils.errors import counted
 from edgewise.attention.biases import Projected
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import (
     AttentionPool,
     GraphLayer,

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_given
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import GraphLayer, GraphSequential, Linear, check_edge_attr
 from edgewise.layers.sparse import check_node_features
 from edgewise.models.arguments import model_function

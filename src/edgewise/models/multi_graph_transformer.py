@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_divides
 from edgewise.attention.biases import TableBias
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import (
     GraphLayer,
     Linear,

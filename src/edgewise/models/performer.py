@@ -30,8 +30,10 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.projections import JointLinear, unbind_qkv
-from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, refuse_cache
+from edgewise.layers.projections import JointLinear
+from edgewise.layers.single_text import SingleTextBackbone, refuse_cache
+from edgewise.layers.text import SequenceBatch
+from edgewise.layers.transformer import unbind_qkv
 from edgewise.models.text import TextConfig, text_model
 
 CHUNK = 64

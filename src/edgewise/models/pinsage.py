@@ -18,8 +18,8 @@ from torch.nn.functional import normalize
 from edgewise._utils.arguments import check_range
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.graphs import Graph, Pattern, check_square, edges
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import GraphLayer, Recommender
 from edgewise.models.arguments import model_factory
 

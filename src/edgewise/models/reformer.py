@@ -35,7 +35,8 @@ from edgewise.layers import (
     TextModel,
     init_normal,
 )
-from edgewise.layers.sequences import SequenceBatch, SingleTextBackbone, with_padding
+from edgewise.layers.single_text import SingleTextBackbone
+from edgewise.layers.text import SequenceBatch, with_padding
 from edgewise.models.text import TextConfig, text_model
 
 KINDS = ("local", "lsh")

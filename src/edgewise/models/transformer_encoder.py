@@ -17,9 +17,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise.attention.biases import add_terms
-from edgewise.attention.checks import bind_to_nodes
 from edgewise.encodings import TextPositions, text_positions
 from edgewise.graphs import Pattern, check_graph, complete
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import TransformerLayer, TransformerStack
 from edgewise.layers.transformer import Norm, Order, Projections, make_norm
 from edgewise.models.arguments import model_function

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from edgewise import Dot, attend
 from edgewise._utils.arguments import check_divides, check_even
 from edgewise.attention.biases import EdgeTerm
-from edgewise.attention.checks import bind_graph
 from edgewise.encodings.sinusoidal import sinusoidal_positions
 from edgewise.graphs import Graph, Pattern, causal, check_graph
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers import (
     AttentionBlock,
     Cache,
@@ -35,7 +35,8 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
-from edgewise.layers.sequences import SingleTextBackbone, padding_bias
+from edgewise.layers.single_text import SingleTextBackbone
+from edgewise.layers.text import padding_bias
 from edgewise.layers.transformer import Order
 from edgewise.models.text import TextConfig, text_model
 

@@ -21,8 +21,8 @@ from edgewise._utils.arguments import check_even
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.attention.attend import aggregate
-from edgewise.attention.checks import bind_graph
 from edgewise.graphs import Edges, Graph, Pattern, incidence
+from edgewise.graphs.graph import bind_graph
 from edgewise.layers import GraphLayer, Linear, Membership, packed_graph, refuse_edge_attr
 from edgewise.models.arguments import model_factory
 

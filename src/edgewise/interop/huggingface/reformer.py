@@ -10,7 +10,7 @@ from edgewise.graphs import Pattern
 from edgewise.interop.huggingface.checkpoint import Checkpoint
 from edgewise.interop.huggingface.fill import Source, fill, linear
 from edgewise.layers import LanguageModelHead, TextModel
-from edgewise.layers.sequences import refuse_graph
+from edgewise.layers.single_text import refuse_graph
 from edgewise.models.reformer import Axial, reformer
 
 BIASES = ("lm_head.decoder.bias", "lm_head.bias")
