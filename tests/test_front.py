@@ -146,10 +146,10 @@ def test_a_name_is_a_module_or_something_else_and_not_both(name: str) -> None:
 
 def test_a_pattern_and_its_module() -> None:
     """A file stem is the public name, so the attribute of a room is the constructor."""
-    module = importlib.import_module("edgewise.graphs.window")
+    module = importlib.import_module("edgewise.graphs.hubs")
     assert isinstance(module, types.ModuleType)
-    assert graphs.window is module.Window
-    assert pickle.loads(pickle.dumps(graphs.window(2))) == graphs.window(2)
+    assert graphs.hubs is module.Hubs
+    assert pickle.loads(pickle.dumps(graphs.hubs([0]))) == graphs.hubs([0])
 
 
 def test_the_package_says_that_it_is_typed() -> None:

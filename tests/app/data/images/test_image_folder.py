@@ -100,7 +100,7 @@ def test_bad_folders(folder, tmp_path):
     for field, value, expected in (
         ("colors", "cmyk", "rgb"),
         ("image_size", 0, "at least 1"),
-        ("warp", 1.0, "a fraction"),
+        ("warp", 1.0, "from 0 to below 1"),
     ):
         with refused(f"data.{field}", expected=expected, got=repr(value), remedy=""):
             ImageFolder(**{field: value})
