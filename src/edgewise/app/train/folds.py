@@ -141,10 +141,10 @@ def hold_out(keys: Sequence[Key], *, val: float, test: float, seed: int) -> dict
     order.sort(key=lambda i: str(keys[i]))
     rank = torch.arange(len(order), dtype=torch.double)
 
-    def every(share: float, offset: float) -> Tensor:
+    def every(fraction: float, offset: float) -> Tensor:
         # True where the cumulative sum passes an integer. These places are evenly spaced, so each
         # of the sorted classes gets the same fraction.
-        return ((rank + 1) * share + offset).floor() > (rank * share + offset).floor()
+        return ((rank + 1) * fraction + offset).floor() > (rank * fraction + offset).floor()
 
     tested = every(test, 0.5)
     validated = torch.zeros_like(tested)
@@ -166,6 +166,6 @@ def fill_splits(
         for name in ("train", "val", "test")
     }
     training = splits["train"]
-    val, test = (0.0 if len(splits[n]) else share for n, share in (("val", val), ("test", test)))
+    val, test = (0.0 if len(splits[n]) else fraction for n, fraction in (("val", val), ("test", test)))
     held = hold_out([keys[i] for i in training.tolist()], val=val, test=test, seed=seed)
     return {n: training[held[n]] if n == "train" or not len(p) else p for n, p in splits.items()}

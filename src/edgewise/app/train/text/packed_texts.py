@@ -34,7 +34,7 @@ class PackedTexts:
         return PackedTexts(self.ids[ranges(starts(self.sizes), sizes)], sizes)
 
 
-def drop_words(ids: Tensor, share: float, hiding: int, special: Tensor) -> Tensor:
-    """Replace each ordinary token by ``hiding`` with probability ``share`` (word dropout)."""
-    lost = (torch.rand(ids.shape) < share) & ~torch.isin(ids, special)
+def drop_words(ids: Tensor, fraction: float, hiding: int, special: Tensor) -> Tensor:
+    """Replace each ordinary token by ``hiding`` with probability ``fraction`` (word dropout)."""
+    lost = (torch.rand(ids.shape) < fraction) & ~torch.isin(ids, special)
     return torch.where(lost, hiding, ids)
