@@ -166,6 +166,8 @@ def fill_splits(
         for name in ("train", "val", "test")
     }
     training = splits["train"]
-    val, test = (0.0 if len(splits[n]) else fraction for n, fraction in (("val", val), ("test", test)))
+    val, test = (
+        0.0 if len(splits[n]) else fraction for n, fraction in (("val", val), ("test", test))
+    )
     held = hold_out([keys[i] for i in training.tolist()], val=val, test=test, seed=seed)
     return {n: training[held[n]] if n == "train" or not len(p) else p for n, p in splits.items()}
