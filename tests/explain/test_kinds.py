@@ -105,7 +105,6 @@ def values_of(kind: str, answer: dict[str, Any]) -> list[float]:
     return [answer["y" if kind == "molecules" else "probability"]]
 
 
-@pytest.mark.quick(cases=2)
 @pytest.mark.parametrize("kind", [kind for kind in INPUTS if kind != "translations"])
 def test_the_explained_score_is_that_of_the_answer(
     kind: str, run_of: RunOf, words: Callable[[str], list[str]]

@@ -177,7 +177,6 @@ def friends(tmp_path_factory):
     return path / "moved", {frozenset(row.split(",")[:2]) for row in rows}
 
 
-@pytest.mark.slow
 def test_friends_are_proposed(friends):
     path, known = friends
     (answer,) = edgewise.load(path).predict(["p3"], top=100)

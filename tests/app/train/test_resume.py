@@ -199,7 +199,7 @@ def carrying(folder: Path, name: str = "transformer_xl") -> Recipe:
 
 @pytest.mark.quick(cases=1)
 @pytest.mark.parametrize("name", ["transformer_xl", "lstm"])
-@pytest.mark.parametrize("step", [0, 3, 5, 8])
+@pytest.mark.parametrize("step", [3, 0, 5, 8])
 def test_what_a_model_carries_from_batch_to_batch_goes_on(
     name: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,7 +247,7 @@ def unbroken_with_every_feature(tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 @pytest.mark.quick(cases=1)
-@pytest.mark.parametrize("batch", [1, 4, 19, 20, 37, 45])
+@pytest.mark.parametrize("batch", [20, 1, 4, 19, 37, 45])
 def test_killed_at_any_batch_with_accumulation_averages_and_noam(
     batch: int,
     unbroken_with_every_feature: Path,

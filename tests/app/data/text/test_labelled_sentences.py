@@ -127,7 +127,6 @@ def test_conllu_that_cannot_be_read():
         EWT(target="pos")
 
 
-@pytest.mark.slow
 @needs("UD_English-EWT")
 def test_ewt_has_the_published_counts_and_a_word_is_a_run_of_tokens():
     splits = EWT(batch_size=100).load()

@@ -129,7 +129,6 @@ def test_bad_fields() -> None:
         Parallel(target="en")
 
 
-@pytest.mark.slow
 @needs("multi30k")
 def test_multi30k_has_the_published_counts() -> None:
     splits = Multi30k(vocab_size=2000).load()
