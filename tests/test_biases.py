@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from edgewise import OffsetBias, Offsets, Projected, TableBias, graphs
+from tests.errors import refused
 
 
 def test_table() -> None:
@@ -39,6 +40,13 @@ def test_offsets() -> None:
     assert isinstance(wide, OffsetBias)
     assert wide.offsets is offsets
     assert wide.expand().equal(table.double()[distance])
+
+
+def test_every_difference_of_positions_needs_a_class() -> None:
+    graph, place = graphs.causal().bind(4), torch.arange(4)
+    assert Offsets(place - 3, place, torch.arange(7), graph).index.max() == 3
+    with refused("Offsets.classes", expected="0 to 6", got="0 to 5", remedy="give 7 classes"):
+        Offsets(place - 3, place, torch.arange(6), graph)
 
 
 def test_offsets_are_moved_once() -> None:

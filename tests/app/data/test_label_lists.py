@@ -19,6 +19,7 @@ from tests.errors import refused
         (["good", "bad", "good"], ""),
         (["news, world", "news, sport", "news, tech"], ""),  # one label with a comma
         (["A, x", "A, y", "A, z", "B, x", "B, y", "B, z"], ""),  # always two parts
+        (["Rome", "Rome, Italy"], ""),  # as many labels as cells
         (["", "NA"], ""),
     ],
 )

@@ -47,6 +47,12 @@ def waits(path: Path) -> None:
         raise Interrupted(request.signal)
 
 
+def works_alone(place: Path) -> None:
+    place.mkdir()  # an error if another job is there
+    time.sleep(0.2)
+    place.rmdir()
+
+
 def vanishes() -> None:
     os._exit(3)
 
@@ -56,6 +62,10 @@ def test_each_job_is_done_on_one_thread(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_text() for name in "abc"} == {
         name: f"{name} 1" for name in "abc"
     }
+
+
+def test_one_worker_runs_one_job_at_a_time(tmp_path: Path) -> None:
+    side_by_side([(works_alone, (tmp_path / "busy",))] * 2, 1)
 
 
 def test_what_failed_is_said_and_the_others_are_stopped(tmp_path: Path) -> None:

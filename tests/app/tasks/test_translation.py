@@ -92,6 +92,24 @@ def test_translations_are_the_most_probable_ones() -> None:
     assert sum(a == b for a, b in zip(written, given.references, strict=True)) >= 35
 
 
+def test_a_length_penalty_gives_longer_translations() -> None:
+    """If all tokens are about as probable, the shortest text is the most probable one."""
+    torch.manual_seed(0)
+    model = Seq2SeqLanguageModel(models.transformer(5, width=8, depth=1, heads=2)).eval()
+    for weight in model.parameters():
+        weight.detach().mul_(0.1)
+    source, prompt = torch.tensor([[3, 4, 2]]), torch.tensor([[1]])
+    batch = WritingBatch(
+        (Tokens(source), Tokens(prompt)),
+        torch.empty(0),
+        prompt=prompt,
+        end=2,
+        decode=lambda ids: [str(ids.shape[1])],
+    )
+    assert Translation(length_penalty=0.0).generate(model, batch, 4) == ["1"]
+    assert Translation(length_penalty=2.0).generate(model, batch, 4) == ["4"]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

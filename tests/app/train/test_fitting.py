@@ -19,6 +19,7 @@ from edgewise.app.train import (
     TrainerSettings,
     evaluate,
     fit,
+    fitting,
 )
 from edgewise.app.train.distributed import device_arguments
 from tests.errors import refused
@@ -229,3 +230,21 @@ def test_what_another_process_has_is_not_written_twice():
 def test_apple_gpus_are_not_chosen_because_they_have_no_float64(monkeypatch):
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
     assert [device_arguments(name)["accelerator"] for name in ("auto", "gpu")] == ["cpu", "gpu"]
+
+
+def test_each_process_has_its_own_random_numbers_and_the_first_keeps_the_seed(
+    job, tmp_path, monkeypatch
+):
+    """The processes are played one after the other."""
+    drawn = []
+    job.model.register_forward_pre_hook(lambda *_: drawn.append(float(torch.rand(1))))
+    firsts = []
+    for place in ((0, 1), (0, 2), (1, 2)):
+        monkeypatch.setattr(fitting, "rank_and_world_size", lambda place=place: place)
+        drawn.clear()
+        torch.manual_seed(7)
+        job.fit(tmp_path / str(len(firsts)), epochs=1, devices=place[1])
+        firsts.append(drawn[0])
+    alone, first, second = firsts
+    assert first == alone
+    assert second != first

@@ -69,6 +69,14 @@ def test_attributes_come_first_and_can_be_left_out(root: Path) -> None:
     )
 
 
+def test_attributes_are_standardised_over_the_training_graphs(root: Path) -> None:
+    write(root, node_attributes="\n".join(str(i * i) for i in range(2 * GRAPHS)))
+    loaded = toy().load()
+    x, *_ = loaded.train.make(torch.arange(loaded.train.count)).inputs
+    assert x[:, 0].mean() == pytest.approx(0, abs=1e-6)
+    assert x[:, 0].std(correction=0) == pytest.approx(1)
+
+
 def test_without_labels_every_node_has_a_one(root: Path) -> None:
     write(root)
     x, *_ = toy().load().train.make(torch.tensor([0])).inputs
