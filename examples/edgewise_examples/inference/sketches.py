@@ -41,7 +41,7 @@ class SketchClasses(Predictor):
         if isinstance(value, str):
             try:
                 value = json.loads(value)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ArgumentError(
                     "input",
                     expected=self.input,

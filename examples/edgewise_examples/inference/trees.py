@@ -94,7 +94,7 @@ def _object(value: Any, what: str) -> Mapping[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = value[:60]
     if not isinstance(value, Mapping):
         raise _strange(what, value)

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise._utils.errors import MissingDataError
+from edgewise._utils.errors import ArgumentError, MissingDataError
+from edgewise.app.files import label_lists
 from edgewise.app.files.frames import FrameSource
 from edgewise.app.files.read_table import read_table, table_rows
 from edgewise.app.files.table import as_number
+from edgewise.app.kinds.graphs.predict import _object
 from tests.errors import refused
 from tests.imports import blocking, run_code
 
@@ -267,3 +269,14 @@ def test_a_missing_package_is_named(package: str, name: str, tmp_path: Path) -> 
     done = run_code(f"{blocking([package])}\n{code}")
     assert f"needs the package `{package}`" in done.stderr
     assert "pip install" in done.stderr
+
+
+def test_deeply_nested_json_is_named(tmp_path: Path) -> None:
+    nested = "[" * 100_000
+    path = tmp_path / "t.jsonl"
+    path.write_text(f'{{"text": "a"}}\n{nested}\n')
+    with refused(str(path), expected="a JSON object", got="in line 2", remedy=""):
+        list(table_rows(path))
+    assert label_lists._array(nested) is None
+    with pytest.raises(ArgumentError, match="graph"):
+        _object(nested)

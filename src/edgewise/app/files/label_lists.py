@@ -67,6 +67,6 @@ def label_columns(
 def _array(cell: str) -> list[str] | None:
     try:
         labels = json.loads(cell) if cell.lstrip().startswith("[") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return list(map(cell_text, labels)) if isinstance(labels, list) else None

@@ -334,7 +334,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise _no_object(path, f"{error} in line {number}") from error
             if not isinstance(row, dict):
                 raise _no_object(path, f"{line[:40]!r} in line {number}")

@@ -86,7 +86,7 @@ class GraphClasses(Predictor):
 def _object(text: str) -> Mapping[str, Any]:
     try:
         graph = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         graph = None
     if not isinstance(graph, dict):
         raise _no_graph(text)
