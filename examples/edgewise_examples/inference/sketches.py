@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 
 from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.reading import read_json
 from edgewise.app.predict import Answer, Predictor
 from edgewise.app.predict.predictor import top_labels
 from edgewise.app.train import Classification
@@ -40,8 +40,8 @@ class SketchClasses(Predictor):
     def prepare(self, value: Any) -> list[Stroke]:
         if isinstance(value, str):
             try:
-                value = json.loads(value)
-            except (ValueError, RecursionError) as error:
+                value = read_json(value)
+            except ValueError as error:
                 raise ArgumentError(
                     "input",
                     expected=self.input,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.read_table import is_table
-from edgewise.app.files.reading import read_own_text
+from edgewise.app.files.reading import read_json, read_own_text
 from edgewise.app.kinds.tags.conllu import blocks, read_conllu, words_of
 from edgewise.app.predict import Answer, Predictor
 from edgewise.app.train import Classification
@@ -93,8 +92,8 @@ class TreeLabels(Predictor):
 def _object(value: Any, what: str) -> Mapping[str, Any]:
     if isinstance(value, str):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
+            value = read_json(value)
+        except ValueError:
             value = value[:60]
     if not isinstance(value, Mapping):
         raise _strange(what, value)

@@ -203,7 +203,7 @@ def _zeros(case: Case, pairs: Tensor, method: str) -> Contributions:
 
 
 def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
-    """Return the distinct pairs of members joined by an edge, ``[2, P]``, smaller index first."""
+    """Return the distinct pairs of members that an edge joins, ``[2, P]``, in ascending order."""
     count, keys = len(case.labels), []
     for graph in {id(graph): graph for graph in graphs}.values():
         if graph.num_targets == graph.num_sources:

@@ -16,7 +16,7 @@ MAX_PATH_STEPS = 1_000_000_000
 """Maximum product of the numbers of sources and directed edges for betweenness, which then takes
 seconds to a minute. Above it, sources are sampled."""
 MAX_SEARCH = 1_000_000
-"""Maximum product of the numbers of nodes and sources in one search."""
+"""Maximum number of nodes times sources in one search; more sources are searched in groups."""
 
 
 def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dict[str, str]]:

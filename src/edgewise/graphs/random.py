@@ -14,6 +14,12 @@ from edgewise._utils.limits import LIMITS
 from edgewise.graphs.graph import Edges, Graph, Pattern
 
 
+def _check_degree_and_seed(degree: int, seed: int) -> None:
+    remedy = "pass the number of sources of each target"
+    check_range("degree", degree, remedy, least=0, integer=True)
+    check_range("seed", seed, "pass any non-negative integer", least=0, integer=True)
+
+
 @dataclass(frozen=True, repr=False)
 class Random(Pattern):
     """Random attention: each target attends to ``degree`` distinct random sources.
@@ -31,14 +37,7 @@ class Random(Pattern):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_range(
-            "degree",
-            self.degree,
-            "pass the number of sources of each target",
-            least=0,
-            integer=True,
-        )
-        check_range("seed", self.seed, "pass any non-negative integer", least=0, integer=True)
+        _check_degree_and_seed(self.degree, self.seed)
 
     def _build(self, num_targets: int, num_sources: int) -> Graph:
         degree = min(self.degree, num_sources)
@@ -72,14 +71,7 @@ class Expander(Pattern):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_range(
-            "degree",
-            self.degree,
-            "pass the number of sources of each target",
-            least=0,
-            integer=True,
-        )
-        check_range("seed", self.seed, "pass any non-negative integer", least=0, integer=True)
+        _check_degree_and_seed(self.degree, self.seed)
         LIMITS["graph_degree"].check(self.degree, "degree")
         check_even("degree", self.degree, "each cycle adds two neighbours")
 

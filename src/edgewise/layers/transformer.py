@@ -586,7 +586,7 @@ class AttentionBlock(GraphLayer):
         self.feed_forward = Residual(feed_forward, width, **residual)
 
     def forward(self, x: Tensor, graph: Pattern, **arguments: Any) -> Tensor:
-        """Return features of the shape of x; ``arguments`` are further arguments of attention."""
+        """Return features of the shape of x; ``arguments`` are passed to the attention."""
         x = self.attention(x, graph, **arguments)
         out: Tensor = self.feed_forward(x)
         return out

@@ -110,7 +110,7 @@ def is_date_column(texts: Sequence[str]) -> bool:
 
 
 def read_dates(table: Table, column: str, date_format: str) -> tuple[list[datetime], Step]:
-    """Read the dates in a column, and the step between them; an empty format is detected."""
+    """Return the dates in a column and the step between them; detect the format if it is empty."""
     texts = table.texts("data.date", column)
     formats = [date_format] if date_format else FORMATS
     parsed = {format_: dates for format_ in formats if (dates := parse_dates(texts, format_))}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.frames import cell_text, pandas_for
 from edgewise.app.files.labels import distinct_labels
+from edgewise.app.files.reading import read_json
 from edgewise.app.files.table import Table
 
 SEPARATORS = ("|", ";", ",")
@@ -66,7 +66,7 @@ def label_columns(
 
 def _array(cell: str) -> list[str] | None:
     try:
-        labels = json.loads(cell) if cell.lstrip().startswith("[") else None
-    except (ValueError, RecursionError):
+        labels = read_json(cell) if cell.lstrip().startswith("[") else None
+    except ValueError:
         return None
     return list(map(cell_text, labels)) if isinstance(labels, list) else None

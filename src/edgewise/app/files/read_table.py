@@ -23,7 +23,14 @@ from edgewise._utils.limits import check_memory
 from edgewise.app.files.binary import read_excel, read_feather, read_parquet
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.frames import FrameSource, as_text, cell_text, open_source, pandas_for
-from edgewise.app.files.reading import OPENED, TextForm, opened_text, read_bytes, text_form
+from edgewise.app.files.reading import (
+    OPENED,
+    TextForm,
+    opened_text,
+    read_bytes,
+    read_json,
+    text_form,
+)
 from edgewise.app.files.table import Table
 
 if TYPE_CHECKING:
@@ -333,8 +340,8 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
+                row = read_json(line)
+            except ValueError as error:
                 raise _no_object(path, f"{error} in line {number}") from error
             if not isinstance(row, dict):
                 raise _no_object(path, f"{line[:40]!r} in line {number}")

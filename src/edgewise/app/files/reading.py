@@ -7,6 +7,7 @@ import codecs
 import csv
 import gzip
 import io
+import json
 import logging
 import lzma
 import math
@@ -304,6 +305,14 @@ def read_numbers(path: Path, *, integers: bool = False) -> Tensor:
             raise unreadable(path, expected=expected, got=got, line=line_number)
     numbers = torch.tensor(rows, dtype=torch.double)
     return numbers.long() if integers else numbers
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON; raise ValueError also for lists that are nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("too many nested lists") from error
 
 
 def number(text: str) -> float:

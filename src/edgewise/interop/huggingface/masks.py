@@ -151,7 +151,7 @@ def mask_of_call(
     use_vmap: bool = False,
     **other: Any,
 ) -> GraphMask:
-    """Return the mask of a call of a model; this function is registered with ``transformers``."""
+    """Return the attention mask of one forward pass; ``transformers`` calls this function."""
     if isinstance(attention_mask, GraphMask):  # The caller has prepared the mask.
         return attention_mask
     kind = getattr(other.get("config"), "model_type", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 
 from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.reading import read_json
 from edgewise.app.kinds.graphs.data import (
     FiledGraph,
     GraphData,
@@ -85,8 +85,8 @@ class GraphClasses(Predictor):
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        graph = json.loads(text)
-    except (ValueError, RecursionError):
+        graph = read_json(text)
+    except ValueError:
         graph = None
     if not isinstance(graph, dict):
         raise _no_graph(text)
