@@ -7,6 +7,7 @@ weighted sum, is :func:`edgewise.aggregate` with ``weight``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
@@ -178,7 +179,8 @@ def _chosen_weights(
     target = graph.target[edges]
     layout = EdgeLayout(graph.source[edges], target, graph.num_targets, graph.num_sources)
     with without_autocast(call.query.device):
-        scores = REFERENCE.edge_scores(call.chosen(edges), layout)
+        without_value = replace(call, edge_value=None, dropout=0.0)
+        scores = REFERENCE.edge_scores(without_value.on_edges(edges), layout)
     lse = lse.index_select(-2, target)
     masked = lse == -torch.inf  # True if all edges of the target are masked.
     return (scores - lse.masked_fill(masked, 0.0)).exp()

@@ -43,14 +43,17 @@ class AttentionCall:
 
     def part(self, start: int, stop: int) -> AttentionCall:
         """Return the call with only the edges from ``start`` to ``stop - 1``."""
-        edges = slice(start, stop)
+        call = self.on_edges(slice(start, stop))
+        return replace(call, first_edge=self.first_edge + start)
+
+    def on_edges(self, edges: slice | Tensor) -> AttentionCall:
+        """Return the call with only the edges of these indices."""
         return replace(
             self,
             bias=_of_edges(self.bias, edges, 2),
             gain=_of_edges(self.gain, edges, 2),
             edge_key=_of_edges(self.edge_key, edges, 3),
             edge_value=_of_edges(self.edge_value, edges, 3),
-            first_edge=self.first_edge + start,
         )
 
     def ungrouped(self) -> AttentionCall:
@@ -59,17 +62,6 @@ class AttentionCall:
             return self
         key, value = (for_each_query(self.query, x) for x in (self.key, self.value))
         return replace(self, key=key, value=value)
-
-    def chosen(self, edges: Tensor) -> AttentionCall:
-        """Return the call restricted to edges with these indices, for computing their scores."""
-        return replace(
-            self,
-            bias=_of_edges(self.bias, edges, 2),
-            gain=_of_edges(self.gain, edges, 2),
-            edge_key=_of_edges(self.edge_key, edges, 3),
-            edge_value=None,
-            dropout=0.0,
-        )
 
 
 def _of_edges(term: Any, edges: slice | Tensor, dims: int) -> Any:

@@ -31,7 +31,13 @@ from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.hooks import intercepting, without_interception
 from edgewise.explain.calls import Step, Tape
-from edgewise.explain.removal import ReceptiveField, Removal, pair_keys, receptive_field
+from edgewise.explain.removal import (
+    ReceptiveField,
+    Removal,
+    pair_keys,
+    pairs_of_keys,
+    receptive_field,
+)
 from edgewise.graphs import Graph
 
 Method = Literal["auto", "left_out", "gradient", "attention", "rollout", "removed"]
@@ -213,7 +219,7 @@ def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
             joined = (source >= 0) & (target >= 0) & (source != target)
             keys.append(pair_keys(source[joined], target[joined], count).unique())
     unique = torch.cat(keys).unique() if keys else torch.zeros(0, dtype=torch.long)
-    return torch.stack([unique // count, unique % count])
+    return pairs_of_keys(unique, count)
 
 
 def _add(case: Case, graph: Graph, edge_values: Tensor, totals: Contributions) -> None:

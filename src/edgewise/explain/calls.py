@@ -74,7 +74,7 @@ class Step:
 
     def on_edges(self, edges: Tensor) -> Step:
         """Return a copy with only the edges of these indices; the output is unchanged."""
-        call = None if self.call is None else call_on_edges(self.call, edges)
+        call = None if self.call is None else self.call.on_edges(edges)
         weight = None if self.weight is None else self.weight.index_select(-2, edges)
         return replace(self, call=call, weight=weight, graph=graph_on_edges(self.graph, edges))
 
@@ -120,15 +120,6 @@ def terms_of(call: AttentionCall) -> dict[str, Any]:
         "edge_value": call.edge_value,
         "normaliser": call.normaliser or "softmax",
     }
-
-
-def call_on_edges(call: AttentionCall, edges: Tensor) -> AttentionCall:
-    """Return the arguments of a call for only the edges of these indices."""
-    vector = call.edge_value
-    if vector is not None:
-        vector = vector[..., edges, :, :] if isinstance(vector, Tensor) else vector.edges(edges)
-    # The result of `chosen` has neither edge values nor dropout.
-    return replace(call.chosen(edges), edge_value=vector, dropout=call.dropout)
 
 
 def graph_on_edges(graph: Graph, edges: Tensor) -> Graph:

@@ -29,6 +29,7 @@ from edgewise.explain.module_names import (
 )
 from edgewise.explain.rollout import rollout
 from edgewise.graphs import Graph, edges
+from edgewise.graphs.graph import edge_keys
 from edgewise.layers.sparse import Linear as SparseLinear
 
 MAX_EDGES = 1_000_000
@@ -502,9 +503,7 @@ def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor
             keys.append(target * graph.num_sources + source)
             fraction = (lse - total.masked_fill(empty, 0.0)).exp()[..., heads]
             weights.append(layer.weights * fraction.index_select(-2, target))
-        every = torch.cat(
-            [layer.graph.target * graph.num_sources + layer.graph.source for layer in layers]
-        ).unique()
+        every = torch.cat([edge_keys(layer.graph) for layer in layers]).unique()
         position = torch.searchsorted(every, torch.cat(keys))
         some = any(layer.edges is not None for layer in layers)
         chosen = None

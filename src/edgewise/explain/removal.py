@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise._utils.ragged import ranges, starts
 from edgewise.attention.hooks import ACTIVE, Interceptor, intercepting
-from edgewise.explain.calls import Step, Tape, call_on_edges, graph_on_edges
+from edgewise.explain.calls import Step, Tape, graph_on_edges
 from edgewise.graphs import Edges, Graph
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ TOLERANCE = 1e-4
 def pair_keys(first: Tensor, second: Tensor, count: int) -> Tensor:
     """Return a number for each unordered pair of members, of which there are ``count``."""
     return torch.minimum(first, second) * count + torch.maximum(first, second)
+
+
+def pairs_of_keys(keys: Tensor, count: int) -> Tensor:
+    """Return the pairs ``[2, P]`` of numbers from :func:`pair_keys`, the smaller index first."""
+    return torch.stack([keys // count, keys % count])
 
 
 class Removal(Interceptor):
@@ -52,7 +57,7 @@ class Removal(Interceptor):
         edges = self.remaining_edges(graph)
         if edges is None:
             return compute(call, graph)
-        return compute(call_on_edges(call, edges), graph_on_edges(graph, edges))
+        return compute(call.on_edges(edges), graph_on_edges(graph, edges))
 
     def attend_with_lse(
         self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
@@ -60,7 +65,7 @@ class Removal(Interceptor):
         edges = self.remaining_edges(graph)
         if edges is None:
             return compute(call, graph)
-        return compute(call_on_edges(call, edges), graph_on_edges(graph, edges))
+        return compute(call.on_edges(edges), graph_on_edges(graph, edges))
 
     def aggregate(
         self,
@@ -135,8 +140,7 @@ class ReceptiveField:
             joined = (source >= 0) & (target >= 0) & (source != target)
             joined &= torch.isin(source, explained) | torch.isin(target, explained)
             keys.append(pair_keys(source[joined], target[joined], len(self.case.labels)))
-        every, count = torch.cat(keys).unique(), len(self.case.labels)
-        return torch.stack([every // count, every % count])
+        return pairs_of_keys(torch.cat(keys).unique(), len(self.case.labels))
 
     def without(self, pairs: Tensor) -> Tensor:
         """Compute the scores ``[C]`` without pairs ``[2, P]``, from the outputs that change."""
@@ -190,7 +194,7 @@ class _LocalRemoval(Removal):
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
         step, targets, edges = self._next()
-        call = replace(call_on_edges(call, edges), query=call.query.index_select(-3, targets))
+        call = replace(call.on_edges(edges), query=call.query.index_select(-3, targets))
         return _merged(step, targets, compute(call, _subgraph(graph, targets, edges)))
 
     def aggregate(

@@ -482,8 +482,13 @@ class Edges(Graph):
         return Edges(edge_index, self.num_targets, self.num_sources, segments)
 
 
+def edge_keys(graph: Graph) -> Tensor:
+    """Return ``target * num_sources + source`` of each edge, ``[E]``."""
+    return graph.target * graph.num_sources + graph.source
+
+
 def _unique_keys(graph: Graph) -> Tensor:
-    keys: Tensor = torch.unique(graph.target * graph.num_sources + graph.source)
+    keys: Tensor = torch.unique(edge_keys(graph))
     return keys
 
 
@@ -922,8 +927,7 @@ def _listed_difference(graph: Graph, others: Sequence[Graph]) -> Graph:
         return graph
     if isinstance(graph, Edges):
         return _select_edges(graph, ~shared, graph.segments)
-    keys = graph.target * graph.num_sources + graph.source
-    return edges_of_keys(keys[~shared].sort().values, graph)
+    return edges_of_keys(edge_keys(graph)[~shared].sort().values, graph)
 
 
 @dataclass(frozen=True, repr=False)

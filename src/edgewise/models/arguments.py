@@ -81,6 +81,6 @@ def model_function(**least: int) -> Callable[[Callable[P, M]], Callable[P, M]]:
 
 def model_factory(model: Callable[P, M], **least: int) -> Callable[P, M]:
     """Complete the docstring of a model class and return :func:`checked_factory` of it."""
-    docs = (base.__doc__ for base in inspect.getmro(cast(type, model)))
+    docs = (base.__doc__ for base in inspect.getmro(cast(type, model))[1:])
     model.__doc__ = with_arguments(model.__doc__, inspect.signature(model).parameters, *docs)
     return checked_factory(model, **least)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.layers.recurrent import RecurrentModel
+from edgewise.models.arguments import model_factory
 
 
 class GRU(RecurrentModel):
-    """GRU language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
+    """GRU language model.
 
     Example:
         >>> import torch
@@ -31,4 +31,4 @@ class GRU(RecurrentModel):
     cell = nn.GRU
 
 
-gru = checked_factory(GRU)
+gru = model_factory(GRU)

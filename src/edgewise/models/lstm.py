@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.layers.recurrent import RecurrentModel
+from edgewise.models.arguments import model_factory
 
 
 class LSTM(RecurrentModel):
-    """LSTM language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
+    """LSTM language model.
 
     Example:
         >>> import torch
@@ -31,4 +31,4 @@ class LSTM(RecurrentModel):
     cell = nn.LSTM
 
 
-lstm = checked_factory(LSTM)
+lstm = model_factory(LSTM)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from torch import nn
 
-from edgewise._utils.arguments import checked_factory
 from edgewise.layers.recurrent import RecurrentModel
+from edgewise.models.arguments import model_factory
 
 
 class RNN(RecurrentModel):
-    """RNN language model; for the arguments see ``edgewise.layers.recurrent.RecurrentModel``.
+    """RNN language model.
 
     Example:
         >>> import torch
@@ -31,4 +31,4 @@ class RNN(RecurrentModel):
     cell = nn.RNN
 
 
-rnn = checked_factory(RNN)
+rnn = model_factory(RNN)

@@ -36,8 +36,6 @@ class AttentionConfig(TextConfig):
     """Arguments of text models whose layers are :class:`edgewise.layers.TransformerLayer`.
 
     Args:
-        positions: position encoding, a name of :data:`edgewise.encodings.TEXT_POSITIONS`:
-            "learned", "sinusoidal", "rotary", "relative", "index", "none" and others.
         max_length: max length of a text in tokens, for learned and binary positions only.
     """
 

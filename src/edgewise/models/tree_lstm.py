@@ -22,7 +22,7 @@ from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.attention.attend import aggregate
 from edgewise.graphs import Edges, Graph, Pattern, incidence
-from edgewise.graphs.graph import bind_graph
+from edgewise.graphs.graph import bind_graph, edge_keys
 from edgewise.layers import GraphLayer, Linear, Membership, packed_graph, refuse_edge_attr
 from edgewise.models.arguments import model_factory
 
@@ -51,7 +51,7 @@ def downwards(graph: Graph) -> list[Level]:
 def levels(graph: Graph) -> list[Level]:
     """Sort nodes into levels so that sources precede targets; raise ArgumentError for a cycle."""
     waiting = graph.in_degree()
-    order = (graph.target * graph.num_sources + graph.source).argsort()  # Sort children by index.
+    order = edge_keys(graph).argsort()  # Sort children by index.
     source, target = graph.source[order], graph.target[order]
     first = starts(waiting)
     child_rank = torch.arange(len(order), device=order.device) - first[target]

@@ -16,7 +16,6 @@ from edgewise._utils.ragged import runs_and_positions
 from edgewise.app.runs.recipe_fields import fields_of
 from edgewise.app.train.recipe import Recipe
 from edgewise.engines.call import AttentionCall
-from edgewise.explain.calls import call_on_edges
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, naming_the_run
 from edgewise.explain.record import LayerRecord, record
@@ -287,7 +286,7 @@ class RestrictedAttention(NamedInterceptor):
         has_terms = any(term is not None for term in terms)
         subgraph, edges = self._intersection(graph, pattern, has_terms)
         if edges is not None:
-            call = call_on_edges(call, edges)
+            call = call.on_edges(edges)
         return compute(call, subgraph)
 
     def _intersection(

@@ -142,7 +142,7 @@ def _arguments(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors that can have gradients, and all other arguments of the operator."""
     assert isinstance(call.score, Dot)
-    batch, scale = call.batch, call.score.scale
+    batch = call.batch
     query, key, value = call.query, call.key, call.value
     if batch:
         query, key, value = flat(query, batch), flat(key, batch), flat(value, batch)
@@ -150,7 +150,7 @@ def _arguments(
     others: dict[str, Any] = {
         "layout": layout,
         "pairs": layout.pairs,
-        "scale": query.shape[-1] ** -0.5 if scale is None else scale,
+        "scale": call.score.scale_for(query.shape[-1]),
         "dropout": call.dropout,
         "seed": call.seed,
         "first_edge": call.first_edge,

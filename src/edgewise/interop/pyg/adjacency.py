@@ -27,6 +27,7 @@ from edgewise._utils.dispatch_modes import persist_on
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import version_of
 from edgewise.graphs import Edges, Graph, edges
+from edgewise.graphs.graph import edge_keys
 
 T = TypeVar("T")
 Size = tuple[int | None, int | None] | None
@@ -177,7 +178,7 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
     """Return edge values as a sparse matrix with the layout and order of edges of ``adjacency``."""
-    order = (graph.target * graph.num_sources + graph.source).argsort(stable=True)
+    order = edge_keys(graph).argsort(stable=True)
     index, sorted_values = graph.edge_index.flip(0)[:, order], values[order]
     size = (graph.num_targets, graph.num_sources)
     make = to_torch_coo_tensor if adjacency.layout == torch.sparse_coo else to_torch_csr_tensor
