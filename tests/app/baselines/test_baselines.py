@@ -24,6 +24,7 @@ from edgewise.app.kinds.links.baseline import katz
 from edgewise.app.kinds.molecules import MoleculeTable
 from edgewise.app.kinds.series import baseline as series
 from edgewise.app.kinds.translation import baseline as translation
+from edgewise.app.kinds.translation import is_large as is_large_translation
 from edgewise.app.runs import (
     Baseline,
     baselines,
@@ -234,8 +235,8 @@ def test_words_keep_hyphens_apostrophes_and_marks(text, words):
 
 def test_long_or_unknown_texts(tmp_path):
     many = Preprocessing({"vocab_size": 80}, None, {"longest": 300}, train_examples=250)
-    assert translation.is_large(many)
-    assert not translation.is_large(replace(many, values={"longest": 20}))
+    assert is_large_translation(many)
+    assert not is_large_translation(replace(many, values={"longest": 20}))
     path = tmp_path / "pairs.csv"
     path.write_text("\n".join(["english,german", *(f"word{i},das" for i in range(40))]))
     recipe = with_values(
@@ -348,7 +349,7 @@ def test_rows_of_one_molecule_have_its_features(tmp_path):
 
 def test_large_data_are_not_loaded_after_a_training(tmp_path, capsys, monkeypatch):
     """The line names the command with the user's fields."""
-    monkeypatch.setattr(trees, "QUICK", 10)
+    monkeypatch.setattr(train_baseline, "QUICK_TREES", 10)
     pytest.importorskip("rdkit")
     rows = [f"{'C' * n},{n % 5}" for n in range(1, 40)]
     path, out = tmp_path / "my table.csv", tmp_path / "run"
@@ -532,8 +533,8 @@ def test_a_metric_that_is_undefined_is_not_compared(undefined, paired, tmp_path,
 
 def test_molecules_that_take_seconds_are_compared():
     run = Preprocessing({}, None, {}, train_examples=1_362)
-    assert not trees.is_large(run), "1,513 molecules take 11 s"
-    assert trees.is_large(replace(run, train_examples=30_000))
+    assert not train_baseline.is_large_for_trees(run), "1,513 molecules take 11 s"
+    assert train_baseline.is_large_for_trees(replace(run, train_examples=30_000))
 
 
 def test_no_method_is_charged_for_start_up(tmp_path, monkeypatch):

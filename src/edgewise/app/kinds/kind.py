@@ -33,11 +33,11 @@ class Baselines:
         data: base class of their data, or several classes.
         tasks: classes of their task.
         module: module with the function ``candidates(recipe, splits)``, which yields baselines with
-            their settings, and optionally ``is_large(run)``: whether reading the data and all
-            candidates together take more than about a minute, given the properties of the data that
-            a run folder stores. It imports its packages at the top, so it is imported only when
+            their settings. It imports its packages at the top, so it is imported only when
             baselines are evaluated.
         extra: extra of Edgewise that installs these packages.
+        is_large: function of the properties of the data that a run folder stores: whether reading
+            the data and all candidates together take more than about a minute.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Baselines:
     tasks: tuple[type, ...]
     module: str
     extra: str = "train"
+    is_large: Callable[[Preprocessing], bool] = lambda _: False
 
     def candidates(self, recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
         """Yield baselines with their settings.
@@ -55,15 +56,6 @@ class Baselines:
         """
         module = require(self.module, extra=self.extra, purpose=f"baselines of {self.name}")
         yield from module.candidates(recipe, splits)
-
-    def is_large(self, run: Preprocessing) -> bool:
-        """Return whether the baselines for these data take more than about a minute.
-
-        Raises:
-            MissingExtraError: a package of the module is not installed.
-        """
-        module = require(self.module, extra=self.extra, purpose=f"baselines of {self.name}")
-        return bool(getattr(module, "is_large", lambda _: False)(run))
 
     def has(self, recipe: Recipe) -> bool:
         """Return whether these baselines are for a recipe."""

@@ -101,17 +101,19 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     splits = without_augmentation(recipe.data).load()
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
     for _, settings in groupby(kind.candidates(recipe, splits), attrgetter("name")):
-        best: tuple[Baseline, Score | Writer] | None = None
+        best: tuple[float, Baseline, Score | Writer] | None = None
         seconds = 0.0
         for candidate in settings:
             if quick and candidate.slow:
                 continue
             baseline, method = _validated(recipe, splits, candidate)
             seconds += baseline.seconds
-            if best is None or _goodness(recipe, baseline) > _goodness(recipe, best[0]):
-                best = baseline, method
+            goodness = _goodness(recipe, baseline)
+            if best is None or goodness > best[0]:
+                best = goodness, baseline, method
         if best is not None:
-            yield _tested(recipe, splits, replace(best[0], seconds=seconds), best[1])
+            _, baseline, method = best
+            yield _tested(recipe, splits, replace(baseline, seconds=seconds), method)
 
 
 def best_of(recipe: Recipe, measured: Sequence[Baseline], split: str = "val") -> Baseline:

@@ -153,8 +153,8 @@ def compare(
         ):
             numbers = range(changed.seed, changed.seed + (seeds or 0))
             paths = [folder / f"seed-{seed}" for seed in numbers] or [folder]
-            metrics = [RunFolder(path).read_metrics() for path in paths]
-            logs = [RunFolder(path).read_log() for path in paths]
+            runs = [RunFolder(run) for run in paths]
+            metrics, logs = [run.read_metrics() for run in runs], [run.read_log() for run in runs]
             outcomes.append(Outcome(value, paths, metrics, logs, graph))
         return Comparison(recipe.for_targets(splits.targets, splits.class_counts), field, outcomes)
 

@@ -44,6 +44,7 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
     if forks:
         context.set_forkserver_preload(PRELOADED)  # All workers share these imports.
     waiting, running = list(jobs), dict[Connection, BaseProcess]()
+    stopped: set[int] = set()
     failure, deadline = "", math.inf
     with interruptible() as request:
         try:
@@ -57,7 +58,7 @@ def side_by_side(jobs: Sequence[Job], workers: int) -> None:
                     if message and not failure:  # Later errors may be consequences of the first.
                         failure, deadline = message, time.monotonic() + PATIENCE
                 if failure or request.signal:
-                    _stop(running.values())
+                    _stop(running.values(), stopped)
                 if time.monotonic() > deadline:
                     for process in running.values():
                         process.kill()
@@ -116,14 +117,14 @@ def _message_of(answer: Connection, process: BaseProcess) -> str:
     return message
 
 
-def _stop(processes: Iterable[Any]) -> None:
+def _stop(processes: Iterable[BaseProcess], stopped: set[int]) -> None:
     """Send SIGINT once to each process. A second one would end it without a checkpoint.
 
     On SIGTERM, Lightning's handler would wait for the other processes of a distributed training.
     """
     for process in processes:
-        if not getattr(process, "asked_to_stop", False) and process.is_alive():
-            process.asked_to_stop = True
+        if process.pid is not None and process.pid not in stopped and process.is_alive():
+            stopped.add(process.pid)
             os.kill(process.pid, signal.SIGINT)
 
 

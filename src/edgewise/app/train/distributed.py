@@ -24,7 +24,10 @@ def rank_and_world_size() -> tuple[int, int]:
 
 
 def device_arguments(accelerator: str) -> dict[str, Any]:
-    """Return device arguments of Lightning's Trainer; no Apple GPU, which lacks float64."""
+    """Return device arguments of Lightning's Trainer.
+
+    Apple GPUs are not used, because they lack float64, in which metrics are computed.
+    """
     from lightning.pytorch.strategies import DDPStrategy
 
     if accelerator == "auto" and torch.backends.mps.is_available():

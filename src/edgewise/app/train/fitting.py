@@ -252,7 +252,7 @@ USELESS_WARNINGS = (
 
 @contextmanager
 def _running() -> Iterator[None]:
-    """Hide messages of Lightning that do not help the user, and explain errors of loaders."""
+    """Hide useless messages of Lightning, explain errors of loaders, and raise Interrupted."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
     log = logging.getLogger("lightning.pytorch")

@@ -122,13 +122,13 @@ class Data(ABC):
     """Base class of data sets: the fields are its options, and ``load`` reads its files."""
 
     provides: ClassVar[tuple[str, ...]]
+    """Names of the model arguments that the data determine; recipes do not set them."""
     folders: ClassVar[tuple[str, ...]] = ()
     """Folders of ``EDGEWISE_DATA`` that a public data set reads."""
     comes_with: ClassVar[str] = ""
-    """Python package that a data set is part of."""
+    """What a data set is part of, such as a Python package, for ``edgewise doctor``."""
     section: ClassVar[str] = "Others"
     """Heading under which the page of results shows its recipes."""
-    """Names of the model arguments that the data determine; recipes do not set them."""
 
     @abstractmethod
     def load(self) -> Splits:

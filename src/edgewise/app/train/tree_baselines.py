@@ -29,7 +29,6 @@ from torch import Tensor
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.column_baselines import columns_of, fit_columns, linear_model, linear_name
-from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
 
@@ -41,16 +40,8 @@ TREES, PATIENCE = 1000, 20
 RATE = 0.1
 FOREST = 100  # Randomised trees.
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)
-QUICK = 3000
-"""Maximum number of training graphs with which ``edgewise train`` evaluates baselines. 1,513
-molecules take 11 s, and 45 s with reading and descriptors."""
 MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9
 """Odd multipliers of the hash function of splitmix64 (Steele et al., 2014)."""
-
-
-def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about a minute."""
-    return run.train_examples > QUICK
 
 
 class Table(NamedTuple):

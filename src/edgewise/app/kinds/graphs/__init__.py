@@ -7,6 +7,7 @@ from edgewise.app.kinds.graphs.data import GraphData
 from edgewise.app.kinds.graphs.predict import GraphClasses
 from edgewise.app.kinds.graphs.tu import TU
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
+from edgewise.app.train.baseline import is_large_for_trees
 from edgewise.app.train.tasks.classification import Classification
 
 __all__ = ["KIND", "TU"]
@@ -23,6 +24,7 @@ KIND = Kind(
             GraphData,
             (Classification,),
             "edgewise.app.train.tree_baselines",
+            is_large=is_large_for_trees,
         ),
     ),
     cases={GraphClasses: reasons.graph_class},

@@ -14,23 +14,12 @@ from sklearn.preprocessing import StandardScaler
 
 from edgewise.app.train.baseline import Candidate, batches_of, fit_classifier
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
 
 STRENGTHS = (0.01, 0.1, 1.0)
 """Settings: inverse penalty C of logistic regression on standardised pixels."""
 NEIGHBOURS = (1, 5)
-QUICK = 1_000_000
-"""Maximum number of training pixels with which ``edgewise train`` evaluates baselines."""
-
-
-def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about a minute."""
-    size = run.model_arguments["image_size"]
-    height, width = size if isinstance(size, tuple) else (size, size)
-    pixels = height * width * run.model_arguments["channels"]
-    return bool(run.train_examples * pixels > QUICK)
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:

@@ -11,6 +11,7 @@ from edgewise.app.kinds.language.halves import TextHalves
 from edgewise.app.kinds.language.masked_text import MaskedText
 from edgewise.app.kinds.language.predict import Continuations, HiddenWords, TextEmbeddings
 from edgewise.app.kinds.language.task import LanguageModeling, MaskedLanguageModeling
+from edgewise.app.train.preprocessing import Preprocessing
 
 __all__ = [
     "KIND",
@@ -24,6 +25,15 @@ __all__ = [
     "WarAndPeace",
     "WikiText2",
 ]
+
+QUICK = 500_000
+"""Maximum number of training tokens with which ``edgewise train`` evaluates baselines."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines for these data take more than about a minute."""
+    return run.train_examples > QUICK  # A window begins at each token.
+
 
 KIND = Kind(
     "language",
@@ -58,6 +68,7 @@ KIND = Kind(
             (MaskedLanguageModeling,),
             "edgewise.app.kinds.language.masked_baseline",
             "graphs",
+            is_large=is_large,
         ),
     ),
     cases={Continuations: reasons.continuation, HiddenWords: reasons.hidden_words},

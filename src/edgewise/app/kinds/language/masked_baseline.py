@@ -26,7 +26,6 @@ from torch import Tensor
 from edgewise.app.kinds.language.baseline import unigrams
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
 from edgewise.app.train.text.baselines import probability
@@ -35,19 +34,12 @@ WEIGHTS = {-2: 0.5, -1: 1.0, 0: 1.0, 1: 1.0, 2: 0.5}
 """Weight λ at each distance d."""
 MAX_DISTANCE = max(WEIGHTS)
 SMOOTHING = (10.0, 30.0, 100.0)  # Settings: β.
-QUICK = 500_000
-"""Maximum number of training tokens with which ``edgewise train`` evaluates baselines."""
 
 Pairs = dict[int, Any]
 """Counts of pairs at each distance: a SciPy matrix ``[V + 1, V]``, with a row for each neighbour.
 
 The last row stands for a neighbour outside the window.
 """
-
-
-def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about a minute."""
-    return run.train_examples > QUICK  # A window begins at each token.
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:

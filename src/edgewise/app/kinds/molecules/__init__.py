@@ -9,6 +9,7 @@ from edgewise.app.kinds.molecules.masked_molecules import MaskedMolecules
 from edgewise.app.kinds.molecules.predict import HiddenAtoms, MoleculeProperties, PenalisedLogP
 from edgewise.app.kinds.molecules.solubility import ESOL, IonicLiquids
 from edgewise.app.kinds.molecules.zinc import ZINC
+from edgewise.app.train.baseline import is_large_for_trees
 from edgewise.app.train.tasks.classification import Classification
 from edgewise.app.train.tasks.property_prediction import PropertyPrediction
 from edgewise.app.train.tasks.regression import Regression
@@ -33,6 +34,7 @@ KIND = Kind(
             (ZINC, MoleculeTable),
             (PropertyPrediction, Regression),
             "edgewise.app.train.tree_baselines",
+            is_large=is_large_for_trees,
         ),
         Baselines(
             "masked molecules",

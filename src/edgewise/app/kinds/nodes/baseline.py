@@ -29,7 +29,6 @@ from edgewise.app.train.column_baselines import (
     linear_model,
     linear_name,
 )
-from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
 
@@ -37,17 +36,6 @@ STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Settings: inverse penalty C of logistic regression."""
 STEPS = (1, 2, 4, 8)
 PROPAGATION = (0.5, 0.9, 0.99)
-QUICK = 20_000
-"""Maximum number of nodes with which ``edgewise train`` evaluates baselines."""
-QUICK_FEATURES = 15_000_000
-"""Maximum number of entries of the feature matrix with which ``edgewise train`` evaluates
-baselines; averaging over neighbours makes it dense."""
-
-
-def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about a minute."""
-    count = len(run.values.get("ids", ()))
-    return bool(count > QUICK or count * run.model_arguments["in_width"] > QUICK_FEATURES)
 
 
 class LabelledGraph(NamedTuple):

@@ -9,9 +9,19 @@ from edgewise.app.kinds.texts.files import SST2, TextTable
 from edgewise.app.kinds.texts.predict import SentenceClasses, SentenceProperties
 from edgewise.app.predict.pages import explain_text
 from edgewise.app.predict.texts import OnTexts
+from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.tasks.text_classification import TextClassification
 
 __all__ = ["KIND", "SST2", "TextTable"]
+
+QUICK = 20_000
+"""Maximum number of training texts with which ``edgewise train`` evaluates baselines."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines for these data take more than about a minute."""
+    return run.train_examples > QUICK
+
 
 KIND = Kind(
     "texts",
@@ -25,6 +35,7 @@ KIND = Kind(
             LabelledSentences,
             (TextClassification,),
             "edgewise.app.kinds.texts.baseline",
+            is_large=is_large,
         ),
     ),
     cases={

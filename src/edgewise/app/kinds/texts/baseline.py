@@ -10,21 +10,12 @@ import torch
 
 from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.column_baselines import columns_of, fit_columns, linear_model, linear_name
-from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import TextSplits
 from edgewise.app.train.text.baselines import LENGTHS, texts_of, tf_idf
 
 STRENGTHS = (1.0, 10.0, 100.0)
 """Settings: inverse penalty C of logistic regression."""
-
-QUICK = 20_000
-"""Maximum number of training texts with which ``edgewise train`` evaluates baselines."""
-
-
-def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about a minute."""
-    return run.train_examples > QUICK
 
 
 def candidates(recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:

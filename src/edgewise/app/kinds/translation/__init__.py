@@ -8,8 +8,21 @@ from edgewise.app.kinds.translation.data import Multi30k, Parallel, TextPairs
 from edgewise.app.kinds.translation.files import PairTable
 from edgewise.app.kinds.translation.predict import Translations
 from edgewise.app.kinds.translation.task import Translation
+from edgewise.app.train.preprocessing import Preprocessing
 
 __all__ = ["KIND", "Multi30k", "PairTable", "Parallel", "Translation"]
+
+QUICK = 50_000
+"""Maximum size of the training data with which ``edgewise train`` evaluates baselines.
+
+The size is the number of texts times the number of tokens of the longest source text.
+"""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines for these data take more than about a minute."""
+    return bool(run.train_examples * run.values.get("longest", 1) > QUICK)
+
 
 KIND = Kind(
     "translation",
@@ -24,6 +37,7 @@ KIND = Kind(
             TextPairs,
             (Translation,),
             "edgewise.app.kinds.translation.baseline",
+            is_large=is_large,
         ),
     ),
     cases={Translations: reasons.translation},

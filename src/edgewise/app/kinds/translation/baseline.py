@@ -32,7 +32,6 @@ from scipy import sparse
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.baseline import Candidate, Writer, batches_of
 from edgewise.app.train.batches import WritingBatch
-from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import TextSplits
 from edgewise.app.train.text.baselines import LENGTHS, bigrams, texts_of, tf_idf
@@ -52,11 +51,6 @@ MAX_WORD_PAIRS = 10_000_000
 
 These pairs fill about 1 GB of memory. IBM Model 1 ignores all further training texts.
 """
-QUICK = 50_000
-"""Maximum size of the training data with which ``edgewise train`` evaluates baselines.
-
-The size is the number of texts times the number of tokens of the longest source text.
-"""
 OPENING, CLOSING = "([{«„“‘", ".,;:!?…)]}»”’"
 WORD = re.compile(
     rf'[{re.escape(OPENING)}"]|\S+?(?=[{re.escape(CLOSING)}"]*(?:\s|$))|[{re.escape(CLOSING)}"]'
@@ -68,11 +62,6 @@ NULL = 0
 """Index of the null word: the source of target words that no source word explains."""
 
 Texts = tuple[list[str], list[str]]
-
-
-def is_large(run: Preprocessing) -> bool:
-    """Return whether the baselines for these data take more than about a minute."""
-    return bool(run.train_examples * run.values.get("longest", 1) > QUICK)
 
 
 def candidates(_recipe: Recipe, splits: TextSplits) -> Iterator[Candidate]:
