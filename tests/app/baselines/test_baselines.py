@@ -35,6 +35,7 @@ from edgewise.app.runs import (
 )
 from edgewise.app.runs.baseline_results import baselines_for
 from edgewise.app.train import Batch, Candidate, NoBaselineError, RunFolder, Writer
+from edgewise.app.train import baseline as train_baseline
 from edgewise.app.train import tree_baselines as trees
 from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.graphs import edges
