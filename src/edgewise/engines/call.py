@@ -5,10 +5,9 @@ The properties of the call, such as device and dtype, decide which engine comput
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -113,32 +112,46 @@ def exceeds_lse(largest: Tensor) -> bool:
     return bool(((size > bound) & (size < torch.inf)).any())
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Properties of a call and its graph that determine the choice of an engine."""
+class GraphFacts(NamedTuple):
+    """Numbers by which a graph affects the choice of an engine."""
 
-    operation: str
     num_targets: int
     num_sources: int
     num_edges: int
-    batch: int
-    heads: int
-    width: int
-    value_width: int
+    grid: int  # Pairs of a target and a source in the dense layout.
+    full: bool  # Whether PyTorch's attention needs no mask.
+    tiled: int | None  # Pairs that the engine "tiles" computes; None if it cannot.
+    packed: bool  # Whether the graph consists of packed sequences; see ``tiles/varlen.py``.
+
+
+class Problem(NamedTuple):
+    """Properties of a call and its graph that determine the choice of an engine.
+
+    The first fields are those of :class:`GraphFacts`.
+    """
+
+    num_targets: int
+    num_sources: int
+    num_edges: int
     grid: int
     full: bool
     tiled: int | None
     packed: bool
-    duplicates: Callable[[], bool]
+    operation: str
+    batch: int
+    heads: int
+    width: int
+    value_width: int
     device: torch.device
     dtype: torch.dtype
-    score: Score = None
+    score: type[Any] = type(None)
     bias: bool = False
     table: bool = False  # Whether the bias is a table.
     offsets: bool = False  # Whether the bias is a table indexed by offset.
     gain: bool = False
     edge_vectors: bool = False
-    dropout: float = 0.0
+    dropout: bool = False
     lse: bool = False
     entmax: bool = False  # Whether the weights are normalised by entmax instead of softmax.
     reduce: str = "sum"
+    duplicates: bool = False  # Whether an edge occurs twice; only "dense" reads it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import NoneType
 from typing import Any, NamedTuple
 
 import torch
@@ -76,7 +77,7 @@ class Rows:
             reasons = triton_rows.refuses(problem, max(counts))
         else:
             reasons = refusals(problem, max(counts))
-        if not (problem.score is None or isinstance(problem.score, (Dot, Additive))):
+        if not issubclass(problem.score, Dot | Additive | NoneType):
             reasons.append("it supports only the scores Dot, Additive and None")
         if problem.entmax:
             reasons.append("it supports only the normaliser softmax")
@@ -100,7 +101,7 @@ class Rows:
         amounts["term"], amounts["term head"] = terms, terms * heads
         amounts["layout"] = problem.num_targets == 1
         amounts["odd head"] = heads if problem.value_width % LANES else 0
-        if isinstance(problem.score, Additive):
+        if issubclass(problem.score, Additive):
             amounts["additive"], amounts["additive element"] = 1, heads * problem.width
         return "rows", amounts
 
@@ -137,7 +138,7 @@ class Rows:
         batch = value.shape[:-3]
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
-        nodes, shape = flat(value, batch), value.shape[-2:]
+        nodes, shape = flat(value, batch) if batch else value, value.shape[-2:]
         if weight is not None and reduce in ("max", "min"):
             # Rounding products to 16 bits could make different ones equal, so use float32.
             nodes = nodes.to(accumulator(value))
@@ -146,7 +147,9 @@ class Rows:
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         leaves = {"value": nodes}
         if weight is not None:
-            leaves["weight"] = one_batch_axis(weight, batch, 2)
+            leaves["weight"] = (
+                weight[None] if weight.dim() == 2 else one_batch_axis(weight, batch, 2)
+            )
         others = {
             "reduce": REDUCES[reduce],
             "by_target": layout.by_target,

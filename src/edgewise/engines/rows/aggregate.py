@@ -25,7 +25,6 @@ from edgewise.engines.native.operator import (
     node_sizes,
     put_nothing,
     structure_fields,
-    threads_for,
 )
 from edgewise.engines.rows.layout import RowsSide, num_rows, rows_side
 
@@ -58,8 +57,9 @@ class RowsAggregate(KernelOperator):
         return {"out": value.new_empty(*batch, num_rows(inputs["by_target"]), heads, width)}
 
     def forward(self, inputs: Inputs, results: Results) -> None:
-        side = rows_side(inputs["by_target"], inputs["value"].shape[-3])
-        self._reduce(inputs, side, results["out"])
+        job = self._job(inputs, rows_side(inputs["by_target"], inputs["value"].shape[-3]))
+        job.nodes("out", results["out"])
+        job.run("ew_aggregate")
 
     def backward(
         self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
@@ -93,39 +93,31 @@ class RowsAggregate(KernelOperator):
                 )
         if "value" in needed:
             input_grads["value"] = value.new_empty(value.shape)
-            by_source = rows_side(inputs["by_source"], by_target.rows)
             if extreme:
-                job = self._job(inputs, by_source)
+                job = self._job(inputs, rows_side(inputs["by_source"], by_target.rows))
                 job.nodes("out", out)
                 job.nodes("grad_value", input_grads["value"])
                 job.array("share", tie_grad)
                 job.run("ew_aggregate_grad_columns")
             else:
-                summed = {**inputs, "value": grad, "reduce": REDUCES["sum"]}
-                self._reduce(summed, by_source, input_grads["value"])
+                transposed = {"by_target": inputs["by_source"], "reduce": REDUCES["sum"]}
+                summed = {**inputs, **transposed, "value": grad}
+                self.forward(summed, {"out": input_grads["value"]})
         return input_grads
-
-    def _reduce(self, inputs: Inputs, side: RowsSide, out: Tensor) -> None:
-        """Reduce over the edges of each row: of each target, or of each source for a gradient."""
-        job = self._job(inputs, side)
-        job.nodes("out", out)
-        job.run("ew_aggregate")
 
     def _job(self, inputs: Inputs, side: RowsSide) -> Job:
         value: Tensor = inputs["value"]
         batch, _, heads, width = node_sizes(value)
         sizes: Fields = {
-            "threads": threads_for(batch * side.edges * heads * width),
             "batch": batch,
             "heads": heads,
             "width": width,
             "side": side.address,
             "reduce": inputs["reduce"],
         }
-        job = Job(
-            "ew_aggregate_args", value, structure_fields("ew_aggregate_args", value, sizes, {})
-        )
-        self.fill(job, inputs)
+        work = batch * side.edges * heads * width
+        fields = structure_fields("ew_aggregate_args", value, work, sizes)
+        job = Job(self, inputs, "ew_aggregate_args", value, fields)
         if side.slots:
             job.scratch("slots", batch * side.slots, 2 * heads * width)
         return job
