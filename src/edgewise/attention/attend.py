@@ -576,24 +576,26 @@ def _choose(problem: Problem, graph: Graph, engine: str = "auto") -> Choice:
 
 
 def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:
-    return Problem(
+    query, bias = call.query, call.bias
+    heads, width = query.shape[-2:]
+    return Problem(  # By position, because by keyword it takes 3 µs more.
         *graph.derived(graph_facts),
-        operation="attend",
-        batch=call.batch.numel(),
-        heads=call.query.shape[-2],
-        width=call.query.shape[-1],
-        value_width=call.value.shape[-1],
-        device=call.query.device,
-        dtype=call.query.dtype,
-        score=type(call.score),
-        bias=call.bias is not None,
-        table=isinstance(call.bias, TableBias),
-        offsets=isinstance(call.bias, OffsetBias),
-        gain=call.gain is not None,
-        edge_vectors=not (call.edge_key is None and call.edge_value is None),
-        dropout=call.dropout > 0,
-        lse=lse,
-        entmax=call.normaliser is not None,
+        "attend",
+        call.batch.numel(),
+        heads,
+        width,
+        call.value.shape[-1],
+        query.device,
+        query.dtype,
+        type(call.score),
+        bias is not None,
+        isinstance(bias, TableBias),
+        isinstance(bias, OffsetBias),
+        call.gain is not None,
+        not (call.edge_key is None and call.edge_value is None),
+        call.dropout > 0,
+        lse,
+        call.normaliser is not None,
     )
 
 

@@ -17,12 +17,20 @@ from edgewise.attention.biases import EdgeTerm, EdgeVector
 from edgewise.attention.normalisers import Entmax
 from edgewise.attention.scores import Score
 
+ACCUMULATORS = {
+    torch.float32: torch.float32,
+    torch.float64: torch.float64,
+    torch.bfloat16: torch.float32,
+    torch.float16: torch.float32,
+}
+"""Dict from the dtype of query, key and value to the dtype in which the engines sum."""
+
 
 @dataclass(eq=False)  # Frozen dataclasses take twice as long to create.
 class AttentionCall:
     """Arguments of ``attend`` after all checks; query, key and value have the same dtype.
 
-    Edge terms and vectors have the dtype of :func:`accumulator`, or 16 bits for edge vectors of
+    Edge terms and vectors have the dtype in ``ACCUMULATORS``, or 16 bits for edge vectors of
     16-bit nodes.
     """
 
@@ -85,11 +93,6 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, enabled=False)
 
 
-def accumulator(x: Tensor) -> torch.dtype:
-    """Return the dtype for sums over this tensor: float64 for float64, otherwise float32."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 def can_read(*tensors: Tensor) -> bool:
     """Return whether the values of these tensors can be read at once: on a CPU, not traced."""
     return tensors[0].device.type == "cpu" and not (is_tracing(tensors) or in_functorch_transform())
@@ -108,7 +111,7 @@ def exceeds_lse(largest: Tensor) -> bool:
     if largest.is_meta or not largest.numel():
         return False
     size = largest.detach().abs()
-    bound = LEAST_DIGITS / torch.finfo(accumulator(largest)).eps
+    bound = LEAST_DIGITS / torch.finfo(ACCUMULATORS[largest.dtype]).eps
     return bool(((size > bound) & (size < torch.inf)).any())
 
 

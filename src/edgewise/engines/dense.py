@@ -17,7 +17,7 @@ from torch import Tensor
 from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.attention.normalisers import Entmax
 from edgewise.attention.scores import Additive, Dot
-from edgewise.engines.call import AttentionCall, Problem, accumulator, can_read, exceeds_lse
+from edgewise.engines.call import ACCUMULATORS, AttentionCall, Problem, can_read, exceeds_lse
 from edgewise.engines.costs import Work
 from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
@@ -270,7 +270,7 @@ def _finite(term: EdgeTerm, *, or_dropped: bool = False) -> bool:
         return True
     if or_dropped:
         return bool(x.amax() < torch.inf)
-    return math.isfinite(x.sum(dtype=accumulator(x)).item())
+    return math.isfinite(x.sum(dtype=ACCUMULATORS.get(x.dtype)).item())
 
 
 def _best_kernels(query: Tensor) -> AbstractContextManager[None]:

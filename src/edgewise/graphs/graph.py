@@ -25,7 +25,6 @@ from edgewise._utils.arguments import check_range, describe
 from edgewise._utils.dispatch_modes import (
     detach_from_inference,
     disable_modes,
-    persist_on,
     while_tracing,
 )
 from edgewise._utils.errors import ArgumentError, counted
@@ -281,11 +280,11 @@ class Graph(Pattern):
 
     def in_degree(self) -> Tensor:
         """Return the number of edges into each target ``[num_targets]``."""
-        return self.cached("in_degree", lambda: _counts(self.target, self.num_targets))
+        return self.cached("in_degree", lambda: _counts(self.edge_index[1], self.num_targets))
 
     def out_degree(self) -> Tensor:
         """Return the number of edges out of each source ``[num_sources]``."""
-        return self.cached("out_degree", lambda: _counts(self.source, self.num_sources))
+        return self.cached("out_degree", lambda: _counts(self.edge_index[0], self.num_sources))
 
     def gather_source(self, x: Tensor, dim: int = -2) -> Tensor:
         """Return the source features of each edge, ``[..., E, F]``, from ``[..., sources, F]``."""
@@ -350,7 +349,7 @@ class Graph(Pattern):
         if key not in self._cache:
             if torch.compiler.is_dynamo_compiling():
                 return make()
-            with persist_on(self.device):
+            with disable_modes(self.device):
                 self._cache[key] = make()
         value: T = self._cache[key]
         return value
@@ -362,7 +361,7 @@ class Graph(Pattern):
         """
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._results:
-                with persist_on(self.device):
+                with disable_modes(self.device):
                     self._results[function] = function(self)
             result: T = self._results[function]
             return result
@@ -445,9 +444,9 @@ class Edges(Graph):
 
     def with_self_loops(self) -> Graph:
         """Append self-loops for the nodes that have none; existing edges keep their order."""
-        ahead = self._sources_ahead(self.num_targets, self.num_sources)
 
         def make() -> Graph:
+            ahead = self._sources_ahead(self.num_targets, self.num_sources)
             source, target = self._edge_index
             node = torch.arange(self.num_targets, device=self.device)
             is_loop = source == target + ahead

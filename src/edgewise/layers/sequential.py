@@ -72,7 +72,7 @@ class GraphSequential(GraphLayer):
     ) -> Tensor:
         """Return outputs ``[..., N, out_width]``; for the arguments, see :mod:`edgewise.models`."""
         check_graph(graph)
-        if not self.reads_edge_attr:
+        if edge_attr is not None and not self.reads_edge_attr:
             refuse_edge_attr(edge_attr)
         for layer in self.layers:
             if not isinstance(layer, GraphLayer):

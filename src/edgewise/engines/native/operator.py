@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise._utils.torch_internals import in_functorch_transform, is_tracing, single_level_apply
+from edgewise.engines.call import ACCUMULATORS, Problem
 from edgewise.engines.native import library
-
-if TYPE_CHECKING:
-    from edgewise.engines.call import Problem
 
 LARGEST = 2**31 - 1
 """The numbers of edges and of nodes must be below this, because their indices have 32 bits."""
@@ -113,7 +111,7 @@ class Job:
     def scratch(self, name: str, *shape: int, zeros: bool = False) -> Tensor:
         """Allocate a tensor of the accumulation dtype, and write its address to field ``name``."""
         make = torch.zeros if zeros else torch.empty
-        x = make(shape, dtype=library.ACCUMULATORS[self.like.dtype], device="cpu")
+        x = make(shape, dtype=ACCUMULATORS[self.like.dtype], device="cpu")
         self.array(name, x)
         return x
 
@@ -353,7 +351,7 @@ class AttentionOperator(KernelOperator):
     def allocate_rows(self, inputs: Inputs, rows: int, heads: int) -> Results:
         """Return empty tensors for the results, for ``rows`` targets and query heads ``heads``."""
         value: Tensor = inputs["value"]
-        batch, dtype = value.shape[:-3], library.ACCUMULATORS[value.dtype]
+        batch, dtype = value.shape[:-3], ACCUMULATORS[value.dtype]
         results = {"out": value.new_empty(*batch, rows, heads, value.shape[-1])}
         if inputs["with_lse"]:
             results["lse"] = value.new_empty(*batch, rows, heads, dtype=dtype)

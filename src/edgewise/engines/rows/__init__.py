@@ -12,7 +12,7 @@ from torch import Tensor
 from edgewise.attention.biases import EdgeVector, Projected
 from edgewise.attention.scores import Additive, Dot
 from edgewise.engines import triton_rows
-from edgewise.engines.call import AttentionCall, Problem, accumulator
+from edgewise.engines.call import ACCUMULATORS, AttentionCall, Problem
 from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import KernelOperator, flat, refusals, unflat, wants_gradient
 from edgewise.engines.native.terms import one_batch_axis, term_arguments
@@ -126,7 +126,7 @@ class Rows:
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """Return attention weights ``[..., E, H]``: the softmax over the edges of each target."""
         batched = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
-        batched = batched.to(accumulator(scores))
+        batched = batched.to(ACCUMULATORS[scores.dtype])
         side = {"by_target": layout.by_target, "columns": layout.num_sources}
         weights = OPERATORS[type(layout)].softmax({"scores": batched}, side)["weights"]
         return weights.view(scores.shape).to(scores.dtype)
@@ -141,7 +141,7 @@ class Rows:
         nodes, shape = flat(value, batch) if batch else value, value.shape[-2:]
         if weight is not None and reduce in ("max", "min"):
             # Rounding products to 16 bits could make different ones equal, so use float32.
-            nodes = nodes.to(accumulator(value))
+            nodes = nodes.to(ACCUMULATORS[value.dtype])
         # If all heads have the same weight, treat them as one wide head.
         if weight is None or weight.shape[-1] == 1:
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
@@ -197,7 +197,7 @@ def _arguments(
         others["activation"], slope = ACTIVATIONS[score.activation]
         others["slope"] = score.negative_slope if slope is None else slope
         if score.weight is not None:
-            leaves["score_weight"] = score.weight.to(accumulator(value))
+            leaves["score_weight"] = score.weight.to(ACCUMULATORS[value.dtype])
     if call.bias is not None:
         term_arguments(leaves, others, "bias", call.bias, batch)
     if call.edge_value is not None:

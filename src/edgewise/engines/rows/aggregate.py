@@ -8,11 +8,12 @@ reach a maximum or minimum, its gradient is divided evenly between them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
 
-from edgewise.engines.call import accumulator
+from edgewise.engines.call import ACCUMULATORS
 from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
@@ -71,10 +72,10 @@ class RowsAggregate(KernelOperator):
         by_target = rows_side(inputs["by_target"], value.shape[-3])
         extreme = reduce in (REDUCES["max"], REDUCES["min"])
         if reduce == REDUCES["mean"]:
-            degree = by_target.tensors[0].diff().clamp(min=1).to(accumulator(value))
+            degree = by_target.tensors[0].diff().clamp(min=1).to(ACCUMULATORS[value.dtype])
             grad = (grad / degree[:, None, None]).to(value.dtype)
         input_grads: dict[str, Tensor] = {}
-        tie_grad = value.new_empty(grad.shape if extreme else 0, dtype=accumulator(value))
+        tie_grad = value.new_empty(grad.shape if extreme else 0, dtype=ACCUMULATORS[value.dtype])
         if "weight" in needed or extreme:
             job = self._job(inputs, by_target)
             job.nodes("grad_out", grad)
@@ -107,7 +108,8 @@ class RowsAggregate(KernelOperator):
 
     def _job(self, inputs: Inputs, side: RowsSide) -> Job:
         value: Tensor = inputs["value"]
-        batch, _, heads, width = node_sizes(value)
+        *members, _, heads, width = value.shape
+        batch = math.prod(members)
         sizes: Fields = {
             "batch": batch,
             "heads": heads,

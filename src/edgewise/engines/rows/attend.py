@@ -20,7 +20,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.engines.native.library import ACCUMULATORS, sum_copies
+from edgewise.engines.call import ACCUMULATORS
+from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
     AttentionOperator,

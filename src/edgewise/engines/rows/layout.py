@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise._utils.dispatch_modes import disable_modes, persist_on, while_tracing
+from edgewise._utils.dispatch_modes import disable_modes, while_tracing
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import version_of
 from edgewise.engines.native import library
@@ -202,7 +202,7 @@ def cached_side(
     versions = [(x.data_ptr(), version_of(x)) for x in tensors]
     entry: tuple[object, S] | None = cache.get(tensors[0])
     if entry is None or entry[0] != (columns, versions):
-        with persist_on(tensors[0].device):
+        with disable_modes(tensors[0].device):
             entry = cache[tensors[0]] = (columns, versions), make()
     return entry[1]
 
