@@ -107,7 +107,9 @@ class Rows:
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Return the attention output ``[..., N_dst, H, Dv]``."""
-        out = unflat(OPERATORS[type(layout)].attend(*_arguments(call, layout))["out"], call.batch)
+        out = OPERATORS[type(layout)].attend(*_arguments(call, layout))["out"]
+        if call.batch:
+            out = unflat(out, call.batch)
         dtype = call.value.dtype
         # Tensor.to takes 3 µs even if it changes nothing.
         return out if out.dtype == dtype else out.to(dtype)
