@@ -205,7 +205,6 @@ def test_auto_runs_the_parts_where_that_is_faster(
         "estimates",
         lambda problem, engines: dict.fromkeys(engines, -float(problem.lse)),
     )
-    UNIONS[name].cached("chosen", dict).clear()  # what other tests chose by the real costs
     case = CALLS[call].over(UNIONS[name])
     hold(case)
     for engine in ENGINES.values():

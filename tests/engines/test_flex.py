@@ -259,7 +259,7 @@ def on_gpu(dtype: torch.dtype = torch.bfloat16, width: int = 64, **options: Any)
     x = torch.zeros(300, 2, width, dtype=dtype)
     graph = graphs.window(3).bind(300)
     call, graph = checked_call(x, x, x, graph, **options)
-    problem = replace(_problem(call, graph), device=torch.device("cuda"))
+    problem = _problem(call, graph)._replace(device=torch.device("cuda"))
     return ENGINES["tiles"].refuses(problem)
 
 
@@ -380,7 +380,7 @@ def test_cudnn_comes_first_from_hopper_on(monkeypatch: pytest.MonkeyPatch) -> No
 def problem_on(device: str, graph: Graph, dtype: torch.dtype, *, lse: bool = False) -> Any:
     x = torch.zeros(graph.num_targets, 8, 64, dtype=dtype)
     call, graph = checked_call(x, x, x, graph)
-    return replace(_problem(call, graph, lse=lse), device=torch.device(device))
+    return _problem(call, graph, lse=lse)._replace(device=torch.device(device))
 
 
 def test_the_planner_knows_what_runs_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import ENGINES
-from edgewise.engines.call import accumulator
+from edgewise.engines.call import ACCUMULATORS
 from edgewise.graphs import Graph
 from tests.errors import case
 
@@ -79,7 +79,7 @@ def assert_formula(graph: Graph, dtype: torch.dtype, engine: str, bias: Tensor) 
 def test_a_large_bias_is_added_in_the_arithmetic_of_the_engine(name: str, engine: str) -> None:
     graph = GRAPHS[name]
     for dtype in DTYPES:
-        kind = accumulator(torch.empty(0, dtype=dtype))
+        kind = ACCUMULATORS[dtype]
         for size in BIASES:
             number = torch.finfo(dtype).min if isinstance(size, str) else size
             for which, mask in masks(graph).items():
