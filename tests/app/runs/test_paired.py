@@ -59,6 +59,7 @@ def test_runs_are_only_compared_on_the_same_examples() -> None:
         runs.paired_tests(first, second)
 
 
+@pytest.mark.slow
 def test_metrics_are_averaged_over_seeds(tmp_path: Path) -> None:
     recipe = runs.with_values(find("digits"), TINY)
     metrics = runs.train_seeds(recipe, 2, tmp_path)

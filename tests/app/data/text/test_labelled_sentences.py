@@ -81,6 +81,7 @@ def test_a_label_that_training_does_not_have(paths, tmp_path):
         TextTable(val_path=paths["val_path"]).load()
 
 
+@pytest.mark.slow
 @needs("SST2")
 def test_sst2_has_the_published_counts():
     splits = SST2().load()
