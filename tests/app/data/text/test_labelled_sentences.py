@@ -129,6 +129,17 @@ def test_conllu_that_cannot_be_read():
 
 
 @needs("UD_English-EWT")
+def test_ewt_has_the_published_numbers_of_sentences():
+    sentences, _ = EWT().read_splits()
+    assert {split: len(of) for split, of in sentences.items()} == {
+        "train": 12544,
+        "val": 2001,
+        "test": 2077,
+    }
+
+
+@pytest.mark.slow
+@needs("UD_English-EWT")
 def test_ewt_has_the_published_counts_and_a_word_is_a_run_of_tokens():
     splits = EWT(batch_size=100).load()
     assert splits.model_arguments["out_width"] == 17
