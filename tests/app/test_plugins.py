@@ -66,6 +66,7 @@ def test_the_package_of_the_page_trains_and_its_run_answers(tmp_path: Path) -> N
     assert run(tmp_path, "-c", load).stdout == "small-digits\n"
 
 
+@pytest.mark.slow
 def test_a_broken_package_is_named_and_the_other_recipes_work(tmp_path: Path) -> None:
     package(tmp_path, "broken_recipes", "raise ZeroDivisionError('of theirs')")
     done = edgewise(tmp_path, "list", "recipes")
@@ -78,7 +79,7 @@ def test_a_broken_package_is_named_and_the_other_recipes_work(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("words", [["--help"], ["train", "digits", "--help"], ["train", "--help"]])
 def test_packages_are_imported_only_if_needed(words: list[str], tmp_path: Path) -> None:
     package(

@@ -73,7 +73,7 @@ def assert_formula(graph: Graph, dtype: torch.dtype, engine: str, bias: Tensor) 
         torch.testing.assert_close(tensor.double(), truth.double(), rtol=eps, atol=16 * eps)
 
 
-@pytest.mark.quick(cases=6)
+@pytest.mark.slow(after=2)
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_large_bias_is_added_in_the_arithmetic_of_the_engine(name: str, engine: str) -> None:

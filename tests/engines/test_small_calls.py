@@ -175,7 +175,7 @@ def test_a_graph_that_was_sent_to_a_process_can_still_be_used(engine: str) -> No
     assert [x.data_ptr() for x in tensors] == addresses
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("engine", ["rows", "tiles"])
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copied", "pickled"]
@@ -207,7 +207,7 @@ def in_another_process(graph: graphs.Graph, leaves: list[torch.Tensor], said: An
     said.put(ew.attend(*leaves, graph).tolist())
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["rows", "tiles", "dense"])
 def test_a_graph_in_use_is_an_argument_of_a_spawned_process(engine: str) -> None:
     graph = graph_for("tiles" if engine == "dense" else engine)

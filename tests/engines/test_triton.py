@@ -99,6 +99,7 @@ print(*ENGINES["rows"].refuses(problem), sep="; ")
 """
 
 
+@pytest.mark.slow
 def test_without_triton_everything_else_works_and_a_gpu_is_told_what_is_missing() -> None:
     said = run("-c", WITHOUT)
     assert "torch.Size([4, 2, 8])" in said

@@ -72,6 +72,7 @@ def test_the_weights_of_a_forecast_are_shown_once(
     assert [row.count("before the end") for row in rows] == [2, 0, 0, 0, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always:the fitted factor")
 def test_a_network_that_is_not_used_is_named(
     sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

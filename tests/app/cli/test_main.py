@@ -283,7 +283,7 @@ sys.exit(main())
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "edgewise: interrupted.\n")
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize(
     "moment",
     [
@@ -326,6 +326,7 @@ def test_train_and_test(capsys, tmp_path):
     assert "--resume" in err
 
 
+@pytest.mark.slow
 def test_compare_writes_a_page_that_stands_alone(capsys, tmp_path):
     pytest.importorskip("lightning")
     pytest.importorskip("matplotlib")

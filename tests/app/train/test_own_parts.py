@@ -113,6 +113,7 @@ def test_a_log_file_gets_few_lines(
     assert "epoch 3/3" in line
 
 
+@pytest.mark.slow
 def test_a_progress_bar_of_ones_own_replaces_ours(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,7 +150,7 @@ class Stop(lightning.Callback):
             raise KeyboardInterrupt
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("step", [5, 8, 10, 13])
 def test_a_run_with_pytorchs_dataloader_is_continued_exactly(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -212,6 +213,7 @@ class Columns(Dataset):
         return {name: values[row] for name, values in self.columns.items()}
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("target", ["label", "labels"])
 def test_a_loader_of_dicts(tmp_path: Path, target: str) -> None:
     given = {name: loader.dataset.tensors for name, loader in loaders().items()}
@@ -280,7 +282,7 @@ def test_what_goes_wrong_in_a_data_set_is_its_own(tmp_path: Path) -> None:
         go(tmp_path / "run", {**loaders(), "train": DataLoader(Broken(input=[0]))})
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False])
 def test_the_loader_of_pyg(tmp_path: Path, whole: bool) -> None:
     """Of graphs with a class each, or with one for each node."""
