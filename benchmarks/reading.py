@@ -54,10 +54,20 @@ READERS: dict[str, Callable[[Path], object]] = {"pandas": read_with_pandas, "edg
 
 
 def peak_memory(reader: str, path: Path) -> float:
-    """Return by how much reading a file increases the largest memory of this process, in MB."""
-    start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    READERS[reader](path)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) / 1024
+    """Return by how much reading a file increases the peak memory of a forked process, in MB."""
+    context = multiprocessing.get_context("fork")
+    increase = context.SimpleQueue()
+
+    def measure() -> None:
+        start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        READERS[reader](path)
+        increase.put((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) / 1024)
+
+    process = context.Process(target=measure)
+    process.start()
+    megabytes: float = increase.get()
+    process.join()
+    return megabytes
 
 
 def main() -> None:
@@ -75,9 +85,7 @@ def main() -> None:
             write(path, path.stem, arguments.edges)
         for read in READERS.values():
             read(tiny)  # Loads modules.
-        with multiprocessing.get_context("fork").Pool(1, maxtasksperchild=1) as pool:
-            tasks = [(reader, path) for path in paths for reader in READERS]
-            memory = dict(zip(tasks, pool.starmap(peak_memory, tasks, chunksize=1), strict=True))
+        memory = {(reader, path): peak_memory(reader, path) for path in paths for reader in READERS}
         for path in paths:
             seconds: dict[str, list[tuple[float, float]]] = {reader: [] for reader in READERS}
             for _ in range(arguments.rounds):

@@ -271,11 +271,11 @@ def _fields(path: Path | FrameSource, header: bool | None, columns: Sequence[Col
     fields = Fields(path, codes, texts, widths, skipped=skipped)
     if header is False or not (header or all(map(WORD.fullmatch, first))):
         return fields
-    table = Fields(path, codes[width:], texts, widths[1:], first, skipped=skipped + 1)
-    if header or _names_columns(table, first, columns):
+    below = Fields(path, codes[width:], texts, widths[1:], first, skipped=skipped + 1)
+    if header or _names_columns(below, first, columns):
         expected = f"{counted(len(first), 'column')}, as in the header"
-        table.refuse((table.widths != len(first)).nonzero()[0], expected)
-        return table
+        below.refuse((below.widths != len(first)).nonzero()[0], expected)
+        return below
     _refuse_doubt(fields, first_line)
     return fields
 
@@ -373,7 +373,8 @@ def _factorized_bytes(column: str) -> tuple[Indices | None, list[str]]:
 
     def words(fields: slice | Indices, at: int) -> NDArray[np.uint64]:
         sizes = np.minimum(np.maximum(ends[fields] - starts[fields] - at, 0), 8)
-        return windows[starts[fields] + at] & MASKS[sizes]
+        masked: NDArray[np.uint64] = windows[starts[fields] + at] & MASKS[sizes]
+        return masked
 
     hashes = np.zeros(len(ends), dtype=np.uint64)
     blocks = [slice(start, start + BLOCK) for start in range(0, len(ends), BLOCK)]
