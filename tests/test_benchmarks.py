@@ -41,6 +41,7 @@ COMMANDS = [
     ["drop_ins", "--nodes", "50", "--edges", "300", "--rounds", "2", "--edge-features", "3"],
     ["graph_transformers", "--molecules", "4", "--rounds", "2", "--parts", "gps"],
     pytest.param(["encodings", "--molecules", "20"], marks=needs("ZINC_jtvae12k")),
+    ["reading", "--edges", "2000", "--rounds", "1"],
     ["graph_transformers", "--peak", "bias", "padded", "4"],
     ["graph_transformers", "--peak", "exphormer", "100", "4", "8"],
 ]
