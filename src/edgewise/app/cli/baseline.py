@@ -29,12 +29,13 @@ from edgewise.app.runs.baseline_results import (
 )
 from edgewise.app.runs.paired import Paired
 from edgewise.app.runs.recipe_fields import fields_of
-from edgewise.app.runs.seeds import fold_recipes, mean_and_std, single_values
+from edgewise.app.runs.seeds import fold_recipes, mean_and_std
 from edgewise.app.runs.vocabulary import with_vocabulary
 from edgewise.app.train.folder import RunFolder
 from edgewise.app.train.parsing import as_typed
-from edgewise.app.train.preprocessing import kept_preprocessing
+from edgewise.app.train.preprocessing import kept_preprocessing, preprocessing_of
 from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Splits
 from edgewise.app.train.text.labelled import LabelledText
 
 FILE, EXAMPLES = "baseline.json", "baseline.safetensors"
@@ -91,19 +92,28 @@ def write(
     return out / FILE
 
 
-def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
-    """Return lines that compare a run with the best quick baselines of its recipe."""
+def comparison(
+    recipe: Recipe, metrics: Mapping[str, Any], out: Path, splits: Splits | None = None
+) -> str:
+    """Return lines that compare a run with the best quick baselines of its recipe; ``splits`` are
+    its data, if they are loaded.
+    """
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
-    run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
-    preprocessing = kept_preprocessing(run)
+    if splits is not None:
+        preprocessing, with_tokenizer = preprocessing_of(splits), recipe
+    else:
+        run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
+        preprocessing, with_tokenizer = kept_preprocessing(run), with_vocabulary(recipe, run)
     if preprocessing is not None and baselines_for(recipe).is_large(preprocessing):
         return later
-    measured = list(baselines(with_vocabulary(recipe, run), quick=True))
+    measured = list(baselines(with_tokenizer, quick=True, splits=splits))
     if not measured:
         return later
     path = write(out, recipe, measured)
     name = f"test/{main_metric(recipe, measured[0])}"
-    value = single_values(metrics)[name]
+    value = metrics[name]
+    if isinstance(value, Mapping):  # For several seeds, the metric of the mean prediction.
+        value = value.get("ensemble", value["mean"])
     lines, behind = [], None
     for split, reference in references(recipe, measured).items():
         gain = reference.metrics[name] - value

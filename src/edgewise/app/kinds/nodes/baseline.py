@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch_geometric.nn import CorrectAndSmooth, LabelPropagation
 
-from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, batches_of, class_scores
+from edgewise.app.train.baseline import Candidate, NoBaselineError, batches_of, class_scores
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.column_baselines import (
     Column,
@@ -59,7 +59,7 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     regression = cache(partial(_regression, graph, smoothed))
 
     def candidate(name: str, setting: str, fit: Callable[[], Tensor]) -> Candidate:
-        return Candidate(name, setting, lambda: _of(fit()))
+        return Candidate(name, setting, lambda: partial(Batch.select_outputs, outputs=fit()))
 
     if splits.targets:
         columns = columns_of(splits, recipe)
@@ -165,12 +165,3 @@ def _numbers(
     x, train = smoothed(steps), graph.train.numpy()
     y = graph.labels[graph.train].numpy()
     return fit_columns(partial(linear_model, 1 / strength), columns, x[train], y)(x)
-
-
-def _of(scores: Tensor) -> Score:
-    """Return a function that selects, from the scores of all nodes, those of a batch's targets."""
-
-    def score(batch: Batch) -> Tensor:
-        return batch.select_outputs(scores)
-
-    return score
