@@ -68,7 +68,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     original = TrainingModule.training_step
     with monkeypatch.context() as patch:
         patch.setattr(TrainingModule, "training_step", training_step)
-        patch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
+        patch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
         with pytest.raises(Interrupted):
             go(RunFolder(tmp_path))
     assert RunFolder(tmp_path).checkpoint.is_file()

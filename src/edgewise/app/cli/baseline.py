@@ -15,8 +15,7 @@ import torch
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import EdgewiseError
 from edgewise.app import runs
-from edgewise.app.cli.output import say
-from edgewise.app.cli.table import table
+from edgewise.app.cli.output import say, table
 from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.runs.baseline_results import (

@@ -10,8 +10,7 @@ from typing import Any
 from edgewise._utils.errors import ArgumentError, require
 from edgewise.app import runs
 from edgewise.app.cli.baseline import comparison
-from edgewise.app.cli.output import say
-from edgewise.app.cli.table import Measured, comparison_table, metrics_table
+from edgewise.app.cli.output import Measured, comparison_table, metrics_table, say
 from edgewise.app.kinds import find
 from edgewise.app.runs.fine_tuning import with_architecture
 from edgewise.app.runs.naive_bayes_scales import fitted_factors

@@ -19,9 +19,8 @@ from edgewise._utils.errors import require
 from edgewise.app.kinds import Baselines, kinds
 from edgewise.app.train.baseline import NoBaselineError, Score, Writer
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.loader import Loader
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.splits import Data, Splits
+from edgewise.app.train.splits import Data, Loader, Splits
 
 AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
 """Fields of data sets that control random augmentation, with the values that turn it off."""
@@ -160,7 +159,7 @@ def _evaluate(
         for batch in loader:
             if len(batch.target):  # A window of text may have no masked token.
                 metrics.add(method(batch), batch.target)
-        values, examples = metrics.finish(), metrics.per_example()
+        values, examples = metrics.finish(), metrics.per_example
         if len(metrics) > 1:  # Scores need not be logits, for which the loss is defined.
             del values["loss"]
         if split == "test":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from edgewise.app.train.folder import RunFolder
-from edgewise.app.train.loader import Loader
+from edgewise.app.train.splits import Loader
 from edgewise.app.train.text.naive_bayes import CombinedClassifier
 
 

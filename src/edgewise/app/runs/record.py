@@ -13,11 +13,9 @@ from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.kinds import DATA, TASKS, Registry
 from edgewise.app.runs.recipe_fields import PARTS, fields_of, with_values
 from edgewise.app.train.folder import RECIPE, RunFolder
-from edgewise.app.train.optimizer import OptimizerSettings
 from edgewise.app.train.parsing import describe, read_value, show_value
-from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Recipe, TrainerSettings
 from edgewise.app.train.schedule import SCHEDULES
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.models import MODELS
 
 KINDS: dict[str, Mapping[str, Any]] = {

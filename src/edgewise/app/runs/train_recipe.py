@@ -22,13 +22,12 @@ from edgewise.app.runs.recipe_fields import model_fields
 from edgewise.app.runs.record import check_resumed, load_recipe, to_record
 from edgewise.app.runs.side_by_side import side_by_side
 from edgewise.app.runs.vocabulary import with_vocabulary, write_tokenizer
-from edgewise.app.train.distributed import rank_and_world_size
 from edgewise.app.train.fitting import fit
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.held_out import keep_held_out
 from edgewise.app.train.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
+from edgewise.app.train.process import rank_and_world_size, seed_everything
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.rng import seed_everything
 from edgewise.app.train.splits import Splits, TextSplits
 from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.app.train.text.naive_bayes import CombinedClassifier, NaiveBayes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import math
 import os
@@ -29,13 +30,7 @@ from edgewise._utils.errors import (
     require,
 )
 from edgewise._utils.limits import check_memory, check_regular, read_json_object
-from edgewise._utils.writing import (
-    remove_stale,
-    temporary_file,
-    temporary_folders,
-    write_figure,
-    write_file,
-)
+from edgewise._utils.writing import DPI, TEMPORARY, temporary_folder, write_file
 from edgewise.layers.pruning import keep_heads
 
 if TYPE_CHECKING:
@@ -47,7 +42,7 @@ LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
 PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
 TEST_EXAMPLES = "test_examples.safetensors"
-"""File with the metrics of each test example; see :meth:`RunFolder.write_test_examples`."""
+"""File with the metrics of each test example; see :meth:`Task.per_example_metrics`."""
 HEADS = "kept_heads.json"
 """File in the folder of a pruned run that lists the remaining attention heads of each layer."""
 MAX_HEADS = 128
@@ -83,7 +78,7 @@ class RunFolder:
         """Raise RunExistsError if the path exists and is not an empty folder, apart from temporary
         files of killed processes. The error suggests ``--resume`` if ``resumable``.
         """
-        if self.path.is_dir() and set(self.path.iterdir()) <= set(temporary_folders(self.path)):
+        if self.path.is_dir() and set(self.path.iterdir()) <= set(self.path.glob(TEMPORARY)):
             return
         if self.path.exists():
             raise self._exists(resumable=resumable)
@@ -151,7 +146,6 @@ class RunFolder:
             else:
                 self._claim(name, record)
                 claimed = True
-            remove_stale(self.path)
             yield
         except Interrupted:
             raise
@@ -166,7 +160,8 @@ class RunFolder:
 
     def _claim(self, name: str, record: Mapping[str, Any]) -> None:
         final, text = self.path / name, _indented(record)
-        with self._as_write_error(final), temporary_file(final) as temporary:
+        with self._as_write_error(final), temporary_folder(self.path) as folder:
+            temporary = folder / name
             temporary.write_text(text, encoding="utf-8")
             try:
                 try:
@@ -263,14 +258,12 @@ class RunFolder:
 
     def write_log(self, rows: list[Row]) -> None:
         """Write ``log.csv``, with the metrics of each epoch in a row."""
-
-        def fill(temporary: Path) -> None:
-            with temporary.open("w", newline="", encoding="utf-8") as file:
-                table = csv.DictWriter(file, list(rows[0]) if rows else [])
-                table.writeheader()
-                table.writerows(rows)
-
-        self.write(LOG, fill)
+        table = io.StringIO()
+        writer = csv.DictWriter(table, list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+        text = table.getvalue()
+        self.write(LOG, lambda file: file.write_text(text, encoding="utf-8", newline=""))
 
     def read_log(self) -> list[Row]:
         """Read the rows of ``log.csv``."""
@@ -309,11 +302,6 @@ class RunFolder:
         """Read ``model.safetensors``; see :meth:`read_tensors`."""
         return self.read_tensors(self.weights.name)
 
-    def write_test_examples(self, examples: dict[str, Tensor]) -> None:
-        """Write metrics of each test example (``Task.per_example_metrics``), if there are any."""
-        if examples:
-            self.write_tensors(TEST_EXAMPLES, examples)
-
     def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
         """Write tensors to a file with a SHA-256 digest of its content, and return the digest."""
         require("safetensors", extra="predict", purpose="saving weights")
@@ -322,14 +310,12 @@ class RunFolder:
 
         tensors = {key: value.detach().cpu().clone() for key, value in tensors.items()}
         digest = _digest(tensors)
-
-        def fill(temporary: Path) -> None:
-            try:
-                save_file(tensors, temporary, metadata={DIGEST: digest})
-            except SafetensorError as error:
-                raise OSError(str(error)) from error
-
-        self.write(name, fill)
+        try:
+            self.write(name, lambda file: save_file(tensors, file, metadata={DIGEST: digest}))
+        except SafetensorError as error:
+            raise WriteError(
+                self.path / name, OSError(str(error)), resumable=self.checkpoint.is_file()
+            ) from error
         return digest
 
     def read_tensors(self, name: str, digest: str | None = None) -> dict[str, Tensor]:
@@ -418,9 +404,8 @@ class RunFolder:
 
     def write_figure(self, name: str, figure: Figure) -> None:
         """Write a figure to an image file, whose suffix selects the format, such as ``.png``."""
-        figure_format(self.path / name)
-        with self._as_write_error(self.path / name):
-            write_figure(self.path / name, figure)
+        image_format = figure_format(self.path / name)
+        self.write(name, lambda file: figure.savefig(file, dpi=DPI, format=image_format))
 
 
 def refuse_run_file(argument: str, path: Path) -> None:
