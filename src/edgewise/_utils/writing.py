@@ -24,11 +24,11 @@ TEMPORARY = ".edgewise-*.part"
 DPI = 150
 
 
-def write_file(path: Path, fill: Callable[[Path], object]) -> Path:
+def write_file(path: Path, fill: Callable[[Path], object], *, replace: bool = True) -> Path:
     """Write a file atomically by ``fill``, which writes to a temporary path, and return its path.
 
     An existing file keeps its permissions. A link is replaced; the file that it names is not
-    changed.
+    changed. Without ``replace``, an existing file raises FileExistsError.
     """
     with temporary_folder(path.parent) as folder:
         temporary = folder / path.name
@@ -40,7 +40,16 @@ def write_file(path: Path, fill: Callable[[Path], object]) -> Path:
         fill(temporary)
         # Some libraries write another file with mode 0600 in its place.
         temporary.chmod(mode)
-        temporary.replace(path)
+        if replace:
+            temporary.replace(path)
+            return path
+        try:
+            os.link(temporary, path)  # This is atomic, and fails if the file exists.
+        except FileExistsError:
+            raise
+        except OSError:  # The file system has no hard links.
+            with path.open("xb") as file:
+                file.write(temporary.read_bytes())
     return path
 
 

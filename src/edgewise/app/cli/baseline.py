@@ -6,6 +6,7 @@ import math
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,10 @@ def comparison(
     for split, reference in references(recipe, measured).items():
         gain = reference.metrics[name] - value
         gain = gain if lower_is_better(recipe, name) else -gain
-        test = _paired_test(out, reference, name)
+        tests: dict[str, Paired] = {}
+        with suppress(EdgewiseError):  # No such metrics, or examples in another order.
+            tests = runs.paired_tests(runs.per_example_metrics(out), reference.test_examples)
+        test = tests.get(name.removeprefix("test/"))
         if math.isnan(gain):
             lines += [
                 f"baseline: {name} {rounded(value)} cannot be compared with {_named(reference)}, "
@@ -154,15 +158,6 @@ def _verdict(gain: float, test: Paired | None) -> str:
     if test is None:
         return "better than" if gain > 0 else LOSING[1]
     return "ahead of" if gain > 0 else LOSING[0]
-
-
-def _paired_test(out: Path, reference: Baseline, name: str) -> Paired | None:
-    """Return the paired t-test of a run and a baseline; None without metrics of each example."""
-    try:
-        tests = runs.paired_tests(runs.per_example_metrics(out), reference.test_examples)
-    except EdgewiseError:  # There are no such metrics, or the examples have another order.
-        return None
-    return tests.get(name.removeprefix("test/"))
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:

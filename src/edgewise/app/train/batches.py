@@ -122,12 +122,8 @@ class Listed:
         )
 
 
-def as_loaders(loaders: Mapping[str, Any], *splits: str) -> dict[str, Any]:
-    """Return a loader with a length for each required split."""
-    return {split: _as_loader(split, loaders) for split in splits}
-
-
-def _as_loader(split: str, loaders: Mapping[str, Any]) -> Any:
+def as_loader(split: str, loaders: Mapping[str, Any]) -> Any:
+    """Return the loader of a split, with a length."""
     value = loaders.get(split)
     if value is None:
         names = ", ".join(map(repr, loaders)) or "nothing"

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, Interrupted, printable_line
 from edgewise.app.train.backbone import trunk_names
-from edgewise.app.train.folder import Row, RunFolder
+from edgewise.app.train.folder import CHECKPOINT, Row, RunFolder
 from edgewise.app.train.lightning_module import TrainingModule
 from edgewise.app.train.process import (
     Request,
@@ -274,7 +274,7 @@ class ResumableCheckpoint(Checkpoint):
         if not signal:
             return
         if can_save and trainer.is_global_zero:
-            self.folder.write(self.folder.checkpoint.name, trainer.save_checkpoint)
+            self.folder.write(CHECKPOINT, trainer.save_checkpoint)
         elif can_save:
             # All processes must call save_checkpoint, although only rank 0 writes.
             trainer.save_checkpoint(self.folder.checkpoint)

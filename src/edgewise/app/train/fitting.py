@@ -14,8 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError, Interrupted, require
-from edgewise.app.train.batches import as_loaders, raise_explained
-from edgewise.app.train.folder import CURVES, METRICS, NOTES, TEST_EXAMPLES, Row, RunFolder
+from edgewise.app.train.batches import as_loader, raise_explained
+from edgewise.app.train.folder import (
+    CHECKPOINT,
+    CURVES,
+    METRICS,
+    NOTES,
+    TEST_EXAMPLES,
+    WEIGHTS,
+    Row,
+    RunFolder,
+)
 from edgewise.app.train.process import (
     device_arguments,
     interruptible,
@@ -126,7 +135,7 @@ def fit(
             remedy=f"start the script with `torchrun --nproc-per-node {trainer.devices}`; "
             "runs.train and `edgewise train` start the processes themselves",
         )
-    loaders = as_loaders(loaders, "train", "val", "test")
+    loaders = {split: as_loader(split, loaders) for split in ("train", "val", "test")}
     if world_size > 1:
         _split_among_processes(loaders, rank, world_size)
     batches = len(loaders["train"])
@@ -157,9 +166,9 @@ def fit(
             **device_arguments(trainer.accelerator),
         )
         start = None
-        if folder.has(folder.checkpoint.name):
+        if folder.has(CHECKPOINT):
             folder.check_checkpoint()
-            start = str(folder.checkpoint)
+            start = str(folder.path / CHECKPOINT)
         restoring = folder.restoring(lambda: checkpoint.begun) if start else nullcontext()
         with restoring:
             lightning_trainer.fit(
@@ -175,13 +184,13 @@ def fit(
         if examples:
             folder.write_tensors(TEST_EXAMPLES, examples)
         folder.write_log(history.rows)
-        folder.write_weights(history.best_weights)
+        folder.write_tensors(WEIGHTS, history.best_weights)
         folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
         if task.notes():
             folder.write_json(NOTES, task.notes())
         # The metrics are written last, because this file marks the run as finished.
         folder.write_json(METRICS, metrics)
-        folder.checkpoint.unlink(missing_ok=True)
+        (folder.path / CHECKPOINT).unlink(missing_ok=True)
     return metrics
 
 
@@ -215,7 +224,7 @@ def evaluate_with_examples(
 
     from edgewise.app.train.lightning_module import TrainingModule
 
-    loaders = as_loaders(loaders, "val", "test")
+    loaders = {split: as_loader(split, loaders) for split in ("val", "test")}
     module = TrainingModule(model, task)
     with _running():
         trainer = lightning.Trainer(

@@ -100,7 +100,8 @@ class OptimizerSettings:
                 got=repr(self.decay_only),
                 remedy=f"choose among the names {', '.join(name for name, _ in trained)}",
             )
-        rates = self._rates([name for name, _ in trained])
+        names = [name for name, _ in trained]
+        rates = dict.fromkeys(names, self.lr) if self.layer_decay == 1 else self._rates(names)
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for decays in (True, False):
             weight_decay = self.weight_decay if decays else 0.0
@@ -121,9 +122,7 @@ class OptimizerSettings:
         return optimizer
 
     def _rates(self, names: list[str]) -> dict[str, float]:
-        """Return the learning rate of each parameter, by its name."""
-        if self.layer_decay == 1:
-            return dict.fromkeys(names, self.lr)
+        """Return the learning rate of each parameter, by its name, with layer decay."""
         heights = {name: _height(name) for name in names}
         top = 1 + max((height for height in heights.values() if height is not None), default=0)
         if top == 1:
