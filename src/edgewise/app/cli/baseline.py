@@ -99,12 +99,11 @@ def comparison(
     its data, if they are loaded.
     """
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
-    if splits is not None:
-        preprocessing, with_tokenizer = preprocessing_of(splits), recipe
-    else:
+    data, with_tokenizer = None if splits is None else preprocessing_of(splits), recipe
+    if splits is None:
         run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
-        preprocessing, with_tokenizer = kept_preprocessing(run), with_vocabulary(recipe, run)
-    if preprocessing is not None and baselines_for(recipe).is_large(preprocessing):
+        data, with_tokenizer = kept_preprocessing(run), with_vocabulary(recipe, run)
+    if data is not None and baselines_for(recipe).is_large(data):
         return later
     measured = list(baselines(with_tokenizer, quick=True, splits=splits))
     if not measured:

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch_geometric.nn import CorrectAndSmooth, LabelPropagation
 
-from edgewise.app.train.baseline import Candidate, NoBaselineError, batches_of, class_scores
+from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, batches_of, class_scores
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.column_baselines import (
     Column,
@@ -79,8 +79,13 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
         for steps, strength in product((0, 2), STRENGTHS):
             fit = partial(corrected, graph, partial(regression, steps, strength))
             methods.append(("Correct & Smooth", f"{steps} steps, C = {strength:g}", fit))
-    for name, setting, fit in methods:
-        yield Candidate(name, setting, lambda fit=fit: partial(Batch.select_outputs, outputs=fit()))
+    for name, setting, outputs in methods:
+        yield Candidate(name, setting, partial(_score, outputs))
+
+
+def _score(fit: Callable[[], Tensor]) -> Score:
+    """Return a function that selects, from the outputs of all nodes, those of a batch's targets."""
+    return partial(Batch.select_outputs, outputs=fit())
 
 
 def known_labels(splits: Splits) -> LabelledGraph:
