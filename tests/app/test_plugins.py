@@ -113,7 +113,7 @@ def test_a_run_without_its_package_is_refused_by_name(monkeypatch: pytest.Monkey
     assert record["packages"] == ["edgewise-examples"]
     assert to_record(from_record(record)) == record
     assert "packages" not in to_record(find("digits"))
-    monkeypatch.setattr(import_module("edgewise.app.kinds.plugins"), "_loaded", [])
+    monkeypatch.setattr(import_module("edgewise.app.kinds"), "_loaded", [])
     assert "digit_rows" not in DATA
     with pytest.raises(ArgumentError, match="install edgewise-examples"):
         from_record(record)

@@ -69,8 +69,8 @@ def check_range(
         bounds += f" to below {below}" if above is None else f" and below {below}"
         valid = valid and value < below
     if not valid:
-        expected = ("an integer" if integer else "a number") + bounds
-        raise ArgumentError(argument, expected=expected, got=repr(value), remedy=remedy)
+        kind = "an integer" if integer else "a number"
+        raise ArgumentError(argument, expected=kind + bounds, got=repr(value), remedy=remedy)
 
 
 def check_seed(argument: str, value: int) -> None:
@@ -94,16 +94,19 @@ def check_shares(held_out: Mapping[str, float], remedy: str) -> None:
 def check_divides(argument: str, divisor: int, number: int, what: str, remedy: str) -> None:
     """Raise ArgumentError unless ``divisor`` divides ``number``, which the error calls ``what``."""
     if divisor < 1 or number % divisor:
-        raise ArgumentError(
-            argument, expected=f"a divisor of {what} {number}", got=repr(divisor), remedy=remedy
-        )
+        expected = f"a divisor of {what} {number}"
+        raise ArgumentError(argument, expected=expected, got=repr(divisor), remedy=remedy)
 
 
 def check_even(argument: str, value: int, why: str) -> None:
     """Raise ArgumentError if an integer is odd; the error gives the reason ``why``."""
     if value % 2:
-        expected, remedy = f"an even number, because {why}", f"add 1 to {argument}"
-        raise ArgumentError(argument, expected=expected, got=repr(value), remedy=remedy)
+        raise ArgumentError(
+            argument,
+            expected=f"an even number, because {why}",
+            got=repr(value),
+            remedy=f"add 1 to {argument}",
+        )
 
 
 def check_features(features: Tensor) -> None:

@@ -250,7 +250,7 @@ else:
 
 
 def test_a_program_keeps_its_own_handler_of_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.app.train.allocator.keep_freed_memory", lambda: None)
+    monkeypatch.setattr("edgewise.app.train.process.keep_freed_memory", lambda: None)
     monkeypatch.setattr(sys, "argv", ["edgewise", "list", "graphs"])
     monkeypatch.setenv("PYTHONSAFEPATH", "")
     for handler in (lambda *_: None, signal.default_int_handler):

@@ -224,7 +224,7 @@ def broken(recipe: Recipe, folder: Path, step: int, monkeypatch: pytest.MonkeyPa
     """Train, break at a step, and continue."""
     from edgewise.app.train import TrainingModule
 
-    monkeypatch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
     original, done = TrainingModule.training_step, []
 
     def training_step(self: TrainingModule, batch: object, batch_idx: int) -> torch.Tensor:

@@ -87,7 +87,7 @@ def test_a_dataloader_of_tuples_with_a_logger_and_callbacks(tmp_path: Path) -> N
 def test_a_log_file_gets_no_line_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgewise.app.train.progress.LINE_EVERY", 0.0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.LINE_EVERY", 0.0)
     go(tmp_path / "run")
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition("  ")[2].split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
@@ -96,7 +96,7 @@ def test_a_log_file_gets_no_line_twice(
 def test_a_long_epoch_logs_its_batches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgewise.app.train.progress.BATCH_LINE_EVERY", 0.0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.BATCH_LINE_EVERY", 0.0)
     go(tmp_path / "run", trainer={"epochs": 2})
     lines = capsys.readouterr().err.splitlines()
     assert "epoch 0/2, batch 2/5" in lines[1]
@@ -107,7 +107,7 @@ def test_a_long_epoch_logs_its_batches(
 def test_a_log_file_gets_few_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgewise.app.train.progress.LINE_EVERY", 3600.0)  # on a slow machine, too
+    monkeypatch.setattr("edgewise.app.train.callbacks.LINE_EVERY", 3600.0)  # on a slow machine, too
     go(tmp_path / "run")
     (line,) = capsys.readouterr().err.splitlines()  # of 3 epochs and 15 batches
     assert "epoch 3/3" in line
@@ -156,7 +156,7 @@ def test_a_run_with_pytorchs_dataloader_is_continued_exactly(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot tell how far it is, so an epoch that was broken is repeated, with its draws."""
-    monkeypatch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
     often = {"save_every": 0}
     go(tmp_path / "whole", trainer=often)
     with pytest.raises(Interrupted):

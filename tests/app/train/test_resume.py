@@ -43,7 +43,7 @@ RECIPE = with_values(find("digits"), SMALL)
 
 @pytest.fixture(autouse=True)
 def _save_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
 
 
 def result(folder: Path) -> tuple[dict[str, float], dict[str, torch.Tensor], list[object]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from edgewise.app.train.folder import RunFolder
-from edgewise.app.train.loader import Loader
+from edgewise.app.train.folder import WEIGHTS, RunFolder
+from edgewise.app.train.splits import Loader
 from edgewise.app.train.text.naive_bayes import CombinedClassifier
 
 
@@ -21,6 +21,6 @@ def fit_scales(model: CombinedClassifier, val: Loader) -> None:
 
 def fitted_factors(folder: RunFolder) -> dict[str, float]:
     """Return the factors of network and naive Bayes, by name; empty without naive Bayes."""
-    scales = folder.read_weights().get("naive_bayes.scales")
+    scales = folder.read_tensors(WEIGHTS).get("naive_bayes.scales")
     names = ("network", "naive Bayes")
     return {} if scales is None else dict(zip(names, scales.tolist(), strict=True))
