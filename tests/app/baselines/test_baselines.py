@@ -581,3 +581,19 @@ def test_links_are_ranked_for_each_node(tmp_path):
     for baseline in found.values():
         assert baseline.metrics["test/recall@10"] > 0.8
         assert "val/recall@10" not in baseline.metrics
+
+
+def test_loaded_data_are_not_loaded_again(monkeypatch):
+    recipe = find("digits")
+    recipe = replace(recipe, data=replace(recipe.data, warp=0.0))
+    splits = recipe.data.load()
+    expected = [baseline.metrics for baseline in baselines(recipe, quick=True)]
+
+    def load(_):
+        raise AssertionError("the data are loaded again")
+
+    monkeypatch.setattr(type(recipe.data), "load", load)
+    measured = [baseline.metrics for baseline in baselines(recipe, quick=True, splits=splits)]
+    assert measured == expected
+    with pytest.raises(AssertionError, match="again"):  # Batches contain encodings for the model.
+        next(baselines(recipe, quick=True, splits=replace(splits, codes=object())))
