@@ -359,3 +359,14 @@ def test_a_view_with_another_sign_is_read_with_it() -> None:
     for graph in (graphs.causal(), graphs.random(3)):
         out = ew.attend(x, x, torch._neg_view(x), graph)
         torch.testing.assert_close(out, -ew.attend(x, x, x, graph))
+
+
+def test_calls_of_the_same_sizes_with_other_scales() -> None:
+    graph = graphs.causal().bind(70)
+    query, key, value = nodes(graph, 16, 16)
+    for score in (ew.Dot(0.3), ew.Dot(), ew.Dot(0.0), ew.Dot()):
+        got, expected = (
+            ew.attend(query, key, value, graph, score=score, engine=engine)
+            for engine in ("tiles", "reference")
+        )
+        torch.testing.assert_close(got, expected)

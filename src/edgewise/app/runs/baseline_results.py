@@ -106,6 +106,7 @@ def baselines(
     if splits is None or splits.codes is not None or data != recipe.data:
         splits = data.load()
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
+    loaders = splits.loaders(recipe.seed)
     for _, settings in groupby(module.candidates(recipe, splits), attrgetter("name")):
         best: tuple[Baseline, Score | Writer] | None = None
         seconds = 0.0
@@ -116,7 +117,7 @@ def baselines(
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=".*(failed to|hasn't) converge")
                 method = candidate.fit()
-            metrics, _ = _evaluate(recipe, method, splits, "val")
+            metrics, _ = _evaluate(recipe, method, loaders["val"], "val")
             seconds += time.process_time() - started
             baseline = Baseline(candidate.name, candidate.setting, metrics, seconds)
             if best is None or best_of(recipe, [best[0], baseline]) is baseline:
@@ -124,7 +125,7 @@ def baselines(
         if best is not None:
             started = time.process_time()
             baseline, method = best
-            metrics, examples = _evaluate(recipe, method, splits, "test")
+            metrics, examples = _evaluate(recipe, method, loaders["test"], "test")
             seconds += time.process_time() - started
             yield replace(
                 baseline,
@@ -146,12 +147,11 @@ def best_of(recipe: Recipe, measured: Sequence[Baseline], split: str = "val") ->
 
 @torch.no_grad()
 def _evaluate(
-    recipe: Recipe, method: Score | Writer, splits: Splits, split: str
+    recipe: Recipe, method: Score | Writer, loader: Loader, split: str
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Return the metrics on a split, and for the test set those of each example."""
     from edgewise.app.train.split_metrics import SplitMetrics
 
-    loader = splits.loaders(recipe.seed)[split]
     if isinstance(method, Writer):  # The metrics are those of all texts together.
         values, examples = _generation_metrics(recipe, method.write, loader), {}
     else:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from edgewise.attention.biases import OffsetBias
-from edgewise.attention.scores import Dot
+from edgewise.attention.scores import DOT, Dot
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import Work
 from edgewise.engines.native.library import sum_copies
@@ -149,7 +149,7 @@ def _arguments(
     others: dict[str, Any] = {
         "layout": layout,
         "pairs": layout.pairs,
-        "scale": call.score.scale_for(query.shape[-1]),
+        "scale": call.score.scale,
         "dropout": call.dropout,
         "seed": call.seed,
         "first_edge": call.first_edge,
@@ -183,7 +183,7 @@ class TilesAttend(AttentionOperator):
         Argument("source_place", "Tensor?", _put_place),
         Argument("layout", "Tensor[]", put_nothing),
         Argument("pairs", "int", put_nothing),
-        Argument("scale", "float", put_number),
+        Argument("scale", "float?", put_nothing),
         Argument("dropout", "float", put_number),
         Argument("seed", "int", put_number),
         Argument("first_edge", "int", put_number),
@@ -232,6 +232,9 @@ class TilesAttend(AttentionOperator):
             lambda: _sizes(query, value, layout),
         )
         job = Job(self, inputs, "ew_tiles_args", query, fields)
+        scale: float | None = inputs.get("scale")
+        if scale is not None:
+            job.fields["scale"] = scale
         # Pass the bias of each offset, [heads, offsets].
         if "target_place" in inputs:
             by_offset = inputs["bias"][0].index_select(0, inputs["bias_index"])
@@ -257,6 +260,7 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
         "tiles": layout.tile.shape[0] - 1,
         "slots": layout.slots,
         "edges": layout.pairs,
+        "scale": DOT.scale_for(width),
     }
     for name in (*TENSORS, *GRADIENT):
         x: Tensor = getattr(layout, name)

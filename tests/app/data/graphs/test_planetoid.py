@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
 import shutil
 import warnings
@@ -99,8 +100,8 @@ def test_the_bytes_that_were_verified_are_the_bytes_that_are_read(tmp_path, monk
 def test_nothing_but_arrays_is_unpickled(protocol, tmp_path):
     for value in (Path(tmp_path), Path.touch, print, Counter(), torch.zeros(1)):
         with pytest.raises(pickle.UnpicklingError, match="is not an array of numbers"):
-            ArrayUnpickler(pickle.dumps(value, protocol)).load()
-    assert ArrayUnpickler(pickle.dumps({1: [2]}, protocol)).load() == {1: [2]}
+            ArrayUnpickler(io.BytesIO(pickle.dumps(value, protocol))).load()
+    assert ArrayUnpickler(io.BytesIO(pickle.dumps({1: [2]}, protocol))).load() == {1: [2]}
 
 
 def pickled_object_array():
@@ -115,7 +116,7 @@ def pickled_object_array():
 
 def test_an_array_of_objects_is_refused():
     with pytest.raises((ValueError, TypeError, pickle.UnpicklingError)):
-        ArrayUnpickler(pickled_object_array()).load()
+        ArrayUnpickler(io.BytesIO(pickled_object_array()), encoding="latin1").load()
 
 
 @needs_cora

@@ -130,7 +130,10 @@ def read_papers(name: Name) -> Papers:
         for file in SHA256[name]
     }
     order = torch.tensor([int(line) for line in content.pop("test.index").split()])
-    values = {key: ArrayUnpickler(pickled).load() for key, pickled in content.items()}
+    values = {  # Python 2 has written them.
+        key: ArrayUnpickler(io.BytesIO(pickled), encoding="latin1").load()
+        for key, pickled in content.items()
+    }
     features, labels = (
         torch.cat([_dense(values[f"all{key}"]), _with_isolated(_dense(values[f"t{key}"]), order)])
         for key in ("x", "y")
@@ -158,10 +161,7 @@ def _with_isolated(rows: Tensor, order: Tensor) -> Tensor:
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """Unpickler of lists, dicts and NumPy and SciPy arrays of numbers, written with Python 2."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__(io.BytesIO(content), encoding="latin1")
+    """Unpickler of lists, dicts and NumPy and SciPy arrays of numbers."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the class or function of a known name; no module is imported."""
