@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -43,6 +44,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             or ("every" in slow.kwargs and number % slow.kwargs["every"] == 0)
         ):
             item.own_markers.remove(slow)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _empty_learning_curves() -> Iterator[None]:
+    """A tiny training takes half a second, and so does the figure of its learning curves."""
+    with pytest.MonkeyPatch.context() as patch:
+        if fitting := sys.modules.get("edgewise.app.train.fitting"):
+            from matplotlib.figure import Figure
+
+            patch.setattr(fitting, "curves", lambda *_: Figure(figsize=(1, 1)))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import pytest
 
 import edgewise
 from tests.imports import blocking, run_code
+from tests.sources import nodes_of
 
 ROOT = Path(edgewise.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -88,17 +89,18 @@ def part(path: Path) -> str:
     return package_of(".".join(name for name in names if name != "__init__"))
 
 
-def for_type_checkers(node: ast.stmt) -> bool:
+def for_type_checkers(node: ast.AST) -> bool:
     """An ``if TYPE_CHECKING:``."""
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
     """Line and part of every import of the package's own, at any depth of the file."""
-    tree = ast.parse(path.read_text())
+    nodes = nodes_of(path)
     if path == ROOT / "__init__.py":  # the rooms it imports on first use, named for type checkers
-        tree.body = [node for node in tree.body if not for_type_checkers(node)]
-    for node in ast.walk(tree):
+        hidden = {n for node in nodes if for_type_checkers(node) for n in ast.walk(node)}
+        nodes = [node for node in nodes if node not in hidden]
+    for node in nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -167,9 +169,8 @@ def runtime_imports(path: Path, modules: dict[str, Path]) -> set[str]:
 
     Imports for type checkers alone do not count.
     """
-    tree = ast.parse(path.read_text())
     found: set[str] = set()
-    todo: list[ast.AST] = [tree]
+    todo = nodes_of(path)[:1]
     while todo:
         node = todo.pop()
         if isinstance(node, ast.If) and for_type_checkers(node):
@@ -214,7 +215,7 @@ def test_a_cycle_is_found() -> None:
 def test_a_kind_knows_nothing_of_another_kind() -> None:
     kinds = ROOT / "app/kinds"
     for path in kinds.glob("*/*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith(KIND):
                 name = str(node.module).removeprefix(KIND).split(".")[0]
                 assert name in (path.parent.name, "kind"), f"{path}:{node.lineno}: {name}"

@@ -37,6 +37,7 @@ from edgewise.app.train.text.tokenizer import KINDS
 from edgewise.interop import huggingface
 from tests.errors import case
 from tests.places import needs
+from tests.sources import nodes_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = re.compile(r"docs/reference/((api|models)/.*|commands\.md|recipes\.md)$")
@@ -558,9 +559,9 @@ def test_printed_commands_train_the_recipe_of_the_run(name: str, tmp_path: Path)
 
 def strings_of(source: Path) -> Iterator[str]:
     """The strings of a module, docstrings too; "NAME" replaces the values in f-strings."""
-    tree = ast.parse(source.read_text())
-    parts = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
-    for node in ast.walk(tree):
+    nodes = nodes_of(source)
+    parts = {id(v) for n in nodes if isinstance(n, ast.JoinedStr) for v in n.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             values = (v.value if isinstance(v, ast.Constant) else "NAME" for v in node.values)
             yield "".join(map(str, values))
@@ -691,10 +692,10 @@ OPENING = re.compile(r"(What|Whether|How|Who|Whom|Which|Of|By|So|Where|As|Withou
 """A docstring that opens with these words does not say at once what the object is or does."""
 
 
-def unclear_openings(source: str) -> list[bool]:
+def unclear_openings(source: Path) -> list[bool]:
     """Return for each docstring whether it opens with an interrogative or a preposition."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
+    nodes = (node for node in nodes_of(source) if isinstance(node, kinds))
     texts = filter(None, map(ast.get_docstring, nodes))
     return [OPENING.match(text) is not None for text in texts]
 
@@ -702,12 +703,13 @@ def unclear_openings(source: str) -> list[bool]:
 def test_docstrings_open_with_what_the_object_is_or_does() -> None:
     """Fewer than 1 % open with an interrogative or a preposition; scikit-learn has 0.1 %."""
     files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("examples/edgewise_examples/**/*.py")]
-    found = {path.name: unclear_openings(path.read_text()) for path in sorted(files)}
+    found = {path.name: unclear_openings(path) for path in sorted(files)}
     unclear = [name for name, several in found.items() if any(several)]
     share = sum(map(sum, found.values())) / sum(map(len, found.values()))
     assert share < 0.01, f"{share:.1%}, in {', '.join(unclear)}"
 
 
-def test_openings_of_docstrings_are_found() -> None:
+def test_openings_of_docstrings_are_found(tmp_path: Path) -> None:
     source = '"""How it works."""\ndef f():\n    """Return 1."""\nclass A:\n    """Which?"""\n'
-    assert unclear_openings(source) == [True, False, True]
+    (tmp_path / "code.py").write_text(source)
+    assert unclear_openings(tmp_path / "code.py") == [True, False, True]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import edgewise
+from tests.sources import nodes_of
 
 PLACEHOLDERS = {
     *("found", "one", "own", "kept", "given", "known", "theirs", "each", "made", "named", "wanted"),
@@ -17,7 +18,7 @@ ALLOWED = 1.0
 
 def placeholders(path: Path) -> Iterator[str]:
     """Yield the file, line, function and names of each function that uses placeholders."""
-    for function in ast.walk(ast.parse(path.read_text())):
+    for function in nodes_of(path):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             nodes = list(ast.walk(function))
             names = {

@@ -18,6 +18,7 @@ from edgewise import graphs
 from edgewise._utils import torch_internals
 from edgewise._utils.dispatch_modes import disable_modes
 from edgewise.graphs.graph import bound_graphs
+from tests.sources import nodes_of
 
 STACKS = [
     "_C._len_torch_function_stack",
@@ -209,15 +210,12 @@ def test_no_other_module_uses_private_names_of_torch() -> None:
     for path in root.rglob("*.py"):
         if path.name == "torch_internals.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom):
                 names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
                 private = names[0] == "torch" and any(name.startswith("_") for name in names)
                 assert not private, f"{path}:{node.lineno}"
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in (
-                "torch",
-                "forward_ad",
-            ):
-                name = node.attr
-                dunder = name.startswith("__")
-                assert not name.startswith("_") or dunder or name in PUBLIC, f"{path}:{node.lineno}"
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                name, of_torch = node.attr, node.value.id in ("torch", "forward_ad")
+                private = name.startswith("_") and not name.startswith("__") and name not in PUBLIC
+                assert not (of_torch and private), f"{path}:{node.lineno}"

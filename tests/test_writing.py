@@ -14,6 +14,7 @@ import pytest
 import edgewise
 from edgewise._utils.writing import remove_stale, temporary_folder, write_file
 from edgewise.app.train import RunFolder
+from tests.sources import nodes_of
 
 
 def mode_of(path: Path) -> int:
@@ -141,16 +142,16 @@ def test_only_the_shared_helper_opens_files_for_writing() -> None:
     root = Path(edgewise.__file__).parent
     bad = []
     for path in sorted(root.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
-            call = ast.unparse(node)
             opens = node.func.attr == "open" and any(
                 isinstance(arg, ast.Constant) and str(arg.value)[:1] in ("w", "a")
                 for arg in node.args
             )
             if not opens and node.func.attr not in WRITES:
                 continue
+            call = ast.unparse(node)
             if not any(word in call for word in ("temporary", "file", "folder /")):
                 bad.append(f"{path.relative_to(root)}:{node.lineno}: {call}")
     assert not bad, "\n".join(bad)

@@ -25,7 +25,7 @@ from edgewise.app.train import Recipe, RunFolder
 from tests.errors import refused
 
 SMILES = ["C", "CC", "CCO", "c1ccccc1", "Cc1ccccc1", "O", "CO", "CN", "N", "CCC", "CCCC", "C.C"]
-FOLDS = 3
+FOLDS = 2
 
 
 @pytest.fixture

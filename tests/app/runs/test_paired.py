@@ -91,6 +91,7 @@ def test_metrics_of_folds_are_those_of_the_mean_prediction(tmp_path: Path) -> No
         "data.target": "y",
         "data.folds": 2,
         "data.val": 0.5,
+        "data.descriptors": False,
     }
     recipe = runs.with_values(find("molecules"), {**TINY, **values})
     runs.train_folds(recipe, tmp_path / "run", seeds=2)

@@ -21,6 +21,7 @@ from edgewise.app.train import (
     fit,
     fitting,
 )
+from edgewise.app.train.fitting import curves
 from edgewise.app.train.process import device_arguments
 from tests.errors import refused
 
@@ -85,8 +86,10 @@ def test_bf16_multiplies_in_bfloat16_and_keeps_float32(job, tmp_path):
     assert {value.dtype for value in job.model.state_dict().values()} == {torch.float32}
 
 
-def test_files_and_metrics(job, tmp_path):
+def test_files_and_metrics(job, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "curves", curves)  # tests/conftest.py replaces it
     metrics = job.fit(tmp_path / "run")
+    assert (tmp_path / "run" / "curves.png").stat().st_size > 10_000
     assert {file.name for file in (tmp_path / "run").iterdir()} == FILES
     assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == metrics
     assert {"test/accuracy", "test/loss", "val/accuracy", "val/loss"} <= metrics.keys()
