@@ -19,9 +19,10 @@ from edgewise.app.cli.table import table
 from edgewise.app.explain.reasons import add_reasons
 from edgewise.app.kinds import RECIPES
 from edgewise.app.predict.rows import check_form, flat, write_answers
+from edgewise.app.runs.hybrid import parts_note
 from edgewise.app.runs.predictors import all_predictors, predictor_of
 from edgewise.app.runs.run import load
-from edgewise.app.train.folder import figure_format
+from edgewise.app.train.folder import RunFolder, figure_format
 from edgewise.app.train.recipe import Recipe
 
 MAX_CELL = 60
@@ -89,11 +90,15 @@ def predict(arguments: Namespace) -> int:
         answers = list(answers)
     if arguments.out is not None:
         write_answers(arguments.out, answers, quote_formulas=arguments.quote_formulas)
-        say(arguments.out)
     else:
         _print(answers, run.predictor.text_key)
-        for meaning in sorted(filter(None, notes.meanings)):
+        for meaning in sorted(notes.meanings):
             say(f"why: {meaning}")
+    parts = parts_note(RunFolder(run.path))
+    if parts:
+        say(parts)
+    if arguments.out is not None:
+        say(arguments.out)
     if arguments.draw is not None:
         figure = run.draw([answer for answer in answers if "error" not in answer])
         save_figure(arguments.draw, figure)
