@@ -18,6 +18,7 @@ pytest.importorskip("lightning")
 import edgewise
 from edgewise._utils.digits import rounded, saved
 from edgewise.app.cli import main
+from edgewise.app.explain.fidelities import FIDELITIES, METHODS
 from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes import NodeCases
 from edgewise.app.predict.cases import log_odds
@@ -249,3 +250,17 @@ def test_log_odds_are_those_of_the_probability() -> None:
     label = torch.tensor([0, 2, 1, 1])
     chance = scores.softmax(-1).gather(1, label[:, None])[:, 0]
     torch.testing.assert_close(log_odds(scores, label), (chance / (1 - chance)).log())
+
+
+def test_the_fidelities_on_pages_are_those_of_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs/howto/explain.md").read_text()
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    header = next(row for row in lines if row[0] == "recipe" and len(row) > 2)
+    methods = [re.search(r"`(\w+)`|(random)", name) for name in header[1:]]
+    assert [match.group(1) or match.group(2) for match in methods if match] == list(METHODS)
+    rows = {
+        row[0].split("`")[1]: row[1:] for row in lines if len(row) == len(header) and "`" in row[0]
+    }
+    for recipe, numbers in FIDELITIES.items():
+        documented = [float(cell.replace("\N{MINUS SIGN}", "-")) for cell in rows[recipe]]
+        assert documented == list(numbers), recipe
