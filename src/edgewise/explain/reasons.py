@@ -70,13 +70,12 @@ def attribution(
     value: str, case: Case, scores: Contributions, top: int | None, parts: list[Reason]
 ) -> Attribution:
     """Return the attribution of an input, shown as ``value``, with ``top`` reasons or all."""
-    meaning = "decrease of the log-odds of the prediction without the part"
-    if not case.is_odds:
-        meaning = "decrease of the predicted value without the part"
-    if scores.method in ("attention", "rollout"):
-        meaning = f"{scores.method} of the part, summed over layers and heads"
-    elif scores.method not in ("removed", "left_out"):
-        meaning = f"{scores.method.replace('_', ' ')} of the part, summed over layers and heads"
+    score = "log-odds of the prediction" if case.is_odds else "predicted value"
+    meaning = f"decrease of the {score} without the part"
+    if scores.method not in ("removed", "left_out"):
+        meaning = f"{scores.method.replace('_', ' ')} of the part"
+        if scores.method in ("attention", "rollout"):
+            meaning += ", summed over layers and heads"
     reasons = reasons_of(case, scores)[:top]
     return Attribution(
         value, case.answer, reasons, scores.method, meaning, parts, case=case, scores=scores

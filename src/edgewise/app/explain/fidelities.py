@@ -33,9 +33,7 @@ def fidelities_for(predictor: Predictor) -> tuple[str, dict[str, float]]:
     name = predictor.recipe.name
     if name not in FIDELITIES:
         kind = next(k for k in kinds() if isinstance(predictor, tuple(k.predictors)))
-        measured = [
-            r for r in kind.recipes if r.name in FIDELITIES and type(predictor).serves(r)
-        ]
+        measured = [r for r in kind.recipes if r.name in FIDELITIES and type(predictor).serves(r)]
         model = predictor.recipe.model.func
         measured.sort(key=lambda recipe: recipe.model.func is not model)
         name = next((recipe.name for recipe in measured), "")

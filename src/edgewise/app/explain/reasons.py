@@ -1,4 +1,4 @@
-"""Reasons for predictions of runs: words, atoms, bonds, neighbours or items with the largest effect.
+"""Reasons for predictions of runs: the words, atoms, neighbours or items with the largest effect.
 
 ``run.explain(inputs)``, ``edgewise predict RUN … --why 3`` and the page of ``edgewise explain``
 have these reasons.
@@ -125,9 +125,9 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
     if rows and len(rows) % len(explained) == 0 and (len(explained) > 1 or len(rows) == 1):
         # Of several words for one mask, the most probable one, which comes first, is explained.
         for row, attribution in zip(rows[:: len(rows) // len(explained)], explained, strict=True):
-            row |= _columns(attribution)
+            row.update(_columns(attribution))
     elif len(explained) == 1 and not run.predictor.text_key:
-        answer |= _columns(explained[0])
+        answer.update(_columns(explained[0]))
     else:
         answer["why"] = [
             {"part": attribution.answer, **_columns(attribution)} for attribution in explained

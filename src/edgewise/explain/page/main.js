@@ -332,8 +332,9 @@ function start(data) {
     }[state.view];
     items.push("darker: larger weight");
     if (scene.values.some((_, e) => isForced(scene, e))) items.push("faint: the only source of a target, whose weight is always 1");
-    if (data.classes && state.view === "nodes") items.push(...data.classes.names.slice(0, 12).map((words, number) => swatch(CLASSES[number % CLASSES.length], words)), "(predicted class)");
     by("legend").replaceChildren(...items.map((item) => (typeof item === "string" ? Object.assign(document.createElement("span"), { textContent: item }) : item)));
+    by("classes").hidden = !data.classes;
+    if (data.classes) by("classes").replaceChildren("Predicted class:", ...data.classes.names.slice(0, 12).map((words, number) => swatch(CLASSES[number % CLASSES.length], words)));
   }
 
   // -------------------------------------------------------- thumbnails of all heads

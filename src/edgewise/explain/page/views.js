@@ -381,7 +381,7 @@ const nodes = {
       const mine = (e) => graph.source[e] === focus.node || graph.target[e] === focus.node;
       scene.limit = Math.min(scene.limit, SECOND_HOP);
       const levels = strongest(scene, (e) => graph.source[e] !== graph.target[e] && !mine(e) && (near.has(graph.source[e]) || near.has(graph.target[e])));
-      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.muted, ...look(level, 0.35), arrows: false }));
+      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.muted, ...look(level, 0.7, 0.3), arrows: false }));
       scene.drawn += to.length + by.length;
       scene.passing += to.length + by.length;
     }
