@@ -27,8 +27,8 @@ has the same numbers."""
 
 
 def fidelities_for(predictor: Predictor) -> tuple[str, dict[str, float]]:
-    """Return the recipe of the run, or else a measured recipe of its kind, if possible with the same
-    model, and its fidelities by method; an empty table if no recipe of this kind was measured.
+    """Return a measured recipe and its fidelities by method: that of the run, or else one of the
+    same kind, if possible with the same model. The table is empty if none was measured.
     """
     name = predictor.recipe.name
     if name not in FIDELITIES:
