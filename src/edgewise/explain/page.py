@@ -201,6 +201,8 @@ class _Page:
         points = self._positions()
         if explanation.kind == "molecule":
             self._note("Atoms are numbered from 1, in the order of the SMILES.")
+        if "no_reasons" in explanation.details:
+            self._note(f"There are no reasons: {explanation.details['no_reasons']}.")
         if explanation.kind == "pair of sequences":
             self._note("Each target token attends in order to predict the next token.")
         header = {

@@ -46,7 +46,7 @@ def _answer(methods: Sequence[Attribution]) -> dict[str, Any]:
     """Return an answer, the members in its drawing, and their contributions by each method."""
     first = methods[0]
     case, own = first.case, first.case.own
-    own_members = [] if own is None else case.member[own].tolist()
+    own_members = [] if own is None else [m for m in case.member[own].tolist() if m >= 0]
     members = sorted({*listed(case).nonzero()[:, 0].tolist(), *own_members})
     if case.by_edge and own_members:
         members = _strongest(first, own_members)

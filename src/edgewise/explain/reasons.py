@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from edgewise._utils.digits import rounded
+from edgewise._utils.errors import ArgumentError
 from edgewise.explain.attribution import Case, Contributions, listed
 
 
@@ -69,7 +70,18 @@ class Attribution:
 def attribution(
     value: str, case: Case, scores: Contributions, top: int | None, parts: list[Reason]
 ) -> Attribution:
-    """Return the attribution of an input, shown as ``value``, with ``top`` reasons or all."""
+    """Return the attribution of an input, shown as ``value``, with ``top`` reasons or all.
+
+    Raises:
+        ArgumentError: a contribution is NaN or infinite.
+    """
+    if not all(x.isfinite().all() for x in (scores.members, scores.edges)):
+        raise ArgumentError(
+            "run",
+            expected="a model whose predictions without a part are finite numbers",
+            got="NaN or infinite effects of parts",
+            remedy="train again, for example with a smaller learning rate",
+        )
     score = "log-odds of the prediction" if case.is_odds else "predicted value"
     meaning = f"decrease of the {score} without the part"
     if scores.method not in ("removed", "left_out"):

@@ -12,7 +12,6 @@ from typing import Any, get_args
 import torch
 
 from edgewise._utils.arguments import check_range
-from edgewise._utils.errors import ArgumentError
 from edgewise.app.explain.cases import cases
 from edgewise.app.kinds.nodes.predict import OnNodes
 from edgewise.app.kinds.nodes.reasons import node_cases
@@ -77,12 +76,7 @@ def attributions(
 
 def all_attributions(run: Run, value: Any) -> list[Attribution]:
     """Explain the prediction for one input by all methods and with all reasons, for a page."""
-    try:
-        return list(_of_input(run, value, None, get_args(Method), 3))
-    except ArgumentError as error:
-        if error.argument not in ("run", "input"):
-            raise
-        return []  # The page has the attention alone.
+    return list(_of_input(run, value, None, get_args(Method), 3))
 
 
 def _of_input(

@@ -99,7 +99,13 @@ class Run:
             explained: Explanation = explain(self, value, recording)
         # Imported by name, because edgewise.app.explain imports this package.
         explainer = import_module("edgewise.app.explain")
-        explained.reasons = explainer.all_attributions(self, value)
+        try:
+            explained.reasons = explainer.all_attributions(self, value)
+        except ArgumentError as error:
+            if error.argument not in ("run", "input"):
+                raise
+            # The page has the attention alone, and says why.
+            explained.details["no_reasons"] = f"expected {error.expected}; got {error.got}"
         explained.details["input"] = self.predictor.show(value)
         explained.details["fidelity"] = explainer.fidelities_for(self.predictor)
         return explained

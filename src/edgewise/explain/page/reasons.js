@@ -110,9 +110,11 @@ export function showReasons(data) {
       const root = picture(state.width, height + 60, "molecule, atoms and bonds coloured by effect");
       const ends = Array.from(data.read(data.bonds));
       const count = ends.length / 2;
+      const bonds = new Set(ends.slice(0, count).flatMap((atom, bond) => [`${atom}-${ends[count + bond]}`, `${ends[count + bond]}-${atom}`]));
       const length = count ? Math.hypot(at[ends[0]][0] - at[ends[count]][0], at[ends[0]][1] - at[ends[count]][1]) : 60;
       const unit = Math.max(9, Math.min(26, length / 3.2));
       for (const [first, second, value] of method().edges) {
+        if (!bonds.has(`${answer().members[first]}-${answer().members[second]}`)) continue; // attention between other atoms
         const [[x1, y1], [x2, y2]] = [at[answer().members[first]], at[answer().members[second]]];
         root.append(svg("line", { x1, y1, x2, y2, stroke: colour(value), "stroke-opacity": alpha(of(value)), "stroke-width": unit * 1.1, "stroke-linecap": "round" }, hint(`${named(first)}-${named(second)}: ${rounded(value)}`)));
       }
