@@ -3,7 +3,7 @@ import { zoom as d3zoom, zoomIdentity } from "d3-zoom";
 import { load } from "./data.js";
 import { CanvasPen, SvgPen } from "./pen.js";
 import { CLASSES, showReasons } from "./reasons.js";
-import { isForced, strength, VIEWS } from "./views.js";
+import { forcedEdges, strength, VIEWS } from "./views.js";
 
 const STILL = 20000; // most edges of a drawing at rest
 const MOVING = 2500; // most edges while it moves
@@ -81,10 +81,11 @@ function start(data) {
       if (before[side] !== graph[side] || state.pin?.node >= graph[side === "rows" ? "targets" : "sources"]) state.pin = null;
     }
     let [max, sum, count] = [0, 0, 0];
-    scene = { data, graph, values, drawn: 0, passing: 0 };
-    const every = values.every((_, e) => isForced(scene, e));
+    scene = { data, graph, values, forced: forcedEdges(graph, values), drawn: 0, passing: 0 };
+    const { forced } = scene;
+    const others = forced?.includes(0); // whose weights are compared
     values.forEach((value, e) => {
-      if (!every && isForced(scene, e)) return;
+      if (others && forced[e]) return;
       max = Math.max(max, Math.abs(value));
       sum += Math.abs(value);
       count++;
@@ -331,7 +332,7 @@ function start(data) {
       nodes: data.image ? [focus ? "bright: patches that the framed patch attends to" : swatch(blue, "attention that a patch receives, summed over all patches")] : arrows,
     }[state.view];
     items.push("darker: larger weight");
-    if (scene.values.some((_, e) => isForced(scene, e))) items.push("faint: the only source of a target, whose weight is always 1");
+    if (scene.forced) items.push("faint: the only source of a target, whose weight is always 1");
     by("legend").replaceChildren(...items.map((item) => (typeof item === "string" ? Object.assign(document.createElement("span"), { textContent: item }) : item)));
     by("classes").hidden = !data.classes;
     if (data.classes) by("classes").replaceChildren("Predicted class:", ...data.classes.names.slice(0, 12).map((words, number) => swatch(CLASSES[number % CLASSES.length], words)));

@@ -15,12 +15,16 @@ const [ACROSS, DOWN] = [2, 8]; // pixels of a cell of the haze
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const shorten = (text, count) => (text.length > count ? `${text.slice(0, count - 1)}…` : text);
 // The only source of a target has the weight 1, whatever the model has learned.
-export const isForced = ({ graph, values }, edge) => {
-  const target = graph.target[edge];
-  return graph.start[target + 1] - graph.start[target] === 1 && Math.abs(values[edge] - 1) < 0.002;
-};
+export function forcedEdges(graph, values) {
+  const forced = new Uint8Array(values.length);
+  for (let i = 0; i < graph.targets; i++) {
+    const edge = graph.start[i];
+    if (graph.start[i + 1] - edge === 1 && Math.abs(values[edge] - 1) < 0.002) forced[edge] = 1;
+  }
+  return forced.includes(1) ? forced : null;
+}
 // 1 is the largest weight, or five times the mean if all weights are alike, which are then faint.
-export const strength = (scene, edge) => (isForced(scene, edge) ? 0.02 : Math.min(1, Math.abs(scene.values[edge]) / (scene.scale || 1)));
+export const strength = (scene, edge) => (scene.forced?.[edge] ? 0.02 : Math.min(1, Math.abs(scene.values[edge]) / (scene.scale || 1)));
 
 // The strongest edges that pass the threshold and the test, at most `scene.limit`, by level.
 export function strongest(scene, test, first = 0, last = scene.graph.edges) {
