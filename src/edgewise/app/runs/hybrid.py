@@ -36,15 +36,16 @@ def keep_parts(folder: RunFolder, model: nn.Module, val: Loader) -> None:
         batch = loaded.to(device)
         with recorded_parts(model) as calls:
             model(*batch.inputs, **batch.keywords)
+        if not calls:
+            return
         added += [answer_parts(parts) for parts in calls]
-    if added:
-        columns = {name: torch.cat([parts[name] for parts in added]) for name in added[0]}
-        notes = folder.read_json(NOTES) if folder.has(NOTES) else {}
-        fraction = fractions(columns)
-        note = f"{parts_text(fraction)} (mean absolute score, on the validation set)"
-        if fraction.get("network", 1.0) < NEAR_ZERO:
-            note += ". --data.naive_bayes false trains the network alone"
-        folder.write_json(NOTES, notes | {PARTS: note})
+    columns = {name: torch.cat([parts[name] for parts in added]) for name in added[0]}
+    fraction = fractions(columns)
+    note = f"{parts_text(fraction)} (mean absolute score, on the validation set)"
+    if fraction.get("network", 1.0) < NEAR_ZERO:
+        note += ". --data.naive_bayes false trains the network alone"
+    notes = folder.read_json(NOTES) if folder.has(NOTES) else {}
+    folder.write_json(NOTES, notes | {PARTS: note})
 
 
 def parts_note(folder: RunFolder) -> str:
