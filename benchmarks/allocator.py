@@ -24,7 +24,7 @@ from benchmarks.gpt import stepper
 from edgewise.app import runs
 from edgewise.app.kinds import find
 from edgewise.app.runs.train_recipe import prepare
-from edgewise.app.train.allocator import keep_freed_memory
+from edgewise.app.train.process import keep_freed_memory
 
 SMALL = {
     "model.width": 128,

@@ -130,12 +130,14 @@ class Task:
         if self.term == "sum":
             return run, aggregation(leaves[2], graph)
         call, bound = checked_call(*leaves[:3], graph, **options)
-        return run, _problem(call, bound, lse=self.term == "lse")
+        problem = _problem(call, bound, lse=self.term == "lse")
+        return run, problem._replace(duplicates=bound.has_duplicates)
 
 
 def aggregation(value: Tensor, graph: Graph) -> Problem:
     """Return the properties of a call of ``aggregate`` that sums, for the cost model."""
     return Problem(
+        *graph.derived(graph_facts),
         operation="aggregate",
         batch=1,
         heads=value.shape[-2],
@@ -143,7 +145,7 @@ def aggregation(value: Tensor, graph: Graph) -> Problem:
         value_width=value.shape[-1],
         device=value.device,
         dtype=value.dtype,
-        **graph_facts(graph),
+        duplicates=graph.has_duplicates,
     )
 
 

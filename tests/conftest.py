@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator
 
@@ -15,18 +16,33 @@ from tests.seeds import seed
 torch.set_num_threads(1)
 
 
+# Collection makes what stays until the end, which the garbage collector need not look at again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Restrict ``slow`` to the cases that it names; all but the first of ``quick`` are slow."""
+    """``slow`` is for the cases that it names, those after the first, or all but each n-th."""
     seen: Counter[str] = Counter()
     for item in items:
         function, _, case = item.nodeid.rstrip("]").partition("[")
+        number, slow = seen[function], item.get_closest_marker("slow")
         seen[function] += 1
-        slow, quick = item.get_closest_marker("slow"), item.get_closest_marker("quick")
-        if slow and slow.args and case not in slow.args:
+        if slow and (
+            (slow.args and case not in slow.args)
+            or number < slow.kwargs.get("after", 0)
+            or ("every" in slow.kwargs and number % slow.kwargs["every"] == 0)
+        ):
             item.own_markers.remove(slow)
-        if quick and seen[function] > quick.kwargs["cases"]:
-            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

@@ -272,6 +272,7 @@ assert not [name for name in sys.modules if name.startswith("edgewise.app")]
 """
 
 
+@pytest.mark.slow
 def test_the_library_works_without_the_application_and_every_extra() -> None:
     # The drop-ins for PyG and the backend for Transformers need these two.
     extras = [name for name in EXTRAS if name not in ("torch_geometric", "transformers")]
@@ -285,6 +286,7 @@ def test_the_library_works_without_the_application_and_every_extra() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_block_blocks() -> None:
     for name in EXTRAS:
         assert "which is optional" in run_code(f"{blocking(EXTRAS)}\nimport {name}").stderr

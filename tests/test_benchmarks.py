@@ -41,12 +41,13 @@ COMMANDS = [
     ["drop_ins", "--nodes", "50", "--edges", "300", "--rounds", "2", "--edge-features", "3"],
     ["graph_transformers", "--molecules", "4", "--rounds", "2", "--parts", "gps"],
     pytest.param(["encodings", "--molecules", "20"], marks=needs("ZINC_jtvae12k")),
+    ["reading", "--edges", "2000", "--rounds", "1"],
     ["graph_transformers", "--peak", "bias", "padded", "4"],
     ["graph_transformers", "--peak", "exphormer", "100", "4", "8"],
 ]
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_commands(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", command)
@@ -83,7 +84,7 @@ def test_the_problems_of_runs_agree_with_their_peers() -> None:
         tiles.check(problem, [torch.randn(problem.shape, requires_grad=True) for _ in range(3)])
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["Longformer, a hub", "BigBird, random", "Reformer", "SDPA"])
 def test_sparse_attention_agrees_with_its_peers(word: str) -> None:
     """The first of each; FlexAttention is compiled, which takes longer than all of these."""
@@ -191,6 +192,7 @@ def test_pages_are_measured_in_a_browser(
     assert model[3].startswith("Error"), "the file is missing"
 
 
+@pytest.mark.slow
 def test_few_labels_are_measured_once_and_chosen_by_validation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -437,6 +437,7 @@ def test_the_worked_examples_of_contributing_run(monkeypatch: pytest.MonkeyPatch
     assert example.Strided(2).bind(5).dense().tolist() == reads
 
 
+@pytest.mark.slow
 def test_the_code_of_the_text_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = []
     train = runs.train
@@ -494,7 +495,7 @@ CHEAP = ("list", "show", "doctor")
 """They take no time. The others are read by the parser, and their recipes and fields found."""
 
 
-@pytest.mark.quick(cases=11)
+@pytest.mark.slow(after=11)
 @pytest.mark.parametrize("page", [name for name, commands in COMMANDS.items() if commands])
 def test_the_commands_of_a_page_are_valid(
     page: str,
@@ -566,7 +567,7 @@ VERBS = ("beat", "lost to")
 CHANGES = {"seed": "3", "trainer.epochs": "2", "trainer.monitor": "val/loss"}
 
 
-@pytest.mark.quick(cases=26)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", RECIPES)
 def test_printed_commands_train_the_recipe_of_the_run(name: str, tmp_path: Path) -> None:
     """`suggest` and the comparison with baselines print commands, which give the same recipe."""
@@ -676,6 +677,7 @@ def check_fields(arguments: argparse.Namespace) -> None:
     assert set(arguments.fields) <= set(runs.fields_of(recipe))
 
 
+@pytest.mark.slow
 def test_the_own_data_path_of_the_readme_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -704,6 +706,7 @@ def test_the_demo_of_the_readme_is_what_make_demo_runs() -> None:
         assert f"{bound.num_edges / 8:.2f}" == edges
 
 
+@pytest.mark.slow
 @needs("tinyshakespeare")
 def test_the_loss_of_a_unigram_model_is_that_of_the_page() -> None:
     loaders = find("gpt-shakespeare").data.load().loaders(0)

@@ -151,7 +151,7 @@ def nodes_and_scores(graph: ew.Graph) -> list[Tensor]:
     return [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in shapes]
 
 
-@pytest.mark.quick(cases=7)
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", STEPS)
 def test_second_derivatives_on_the_reference(name: str) -> None:
     graph = graphs.edges(torch.tensor([[0, 1, 2, 2, 4, 4], [1, 1, 1, 0, 0, 3]]), 5)

@@ -44,6 +44,7 @@ assert ew.interop.huggingface.load
     run(code)
 
 
+@pytest.mark.slow
 def test_the_rooms_open_without_the_optional_packages() -> None:
     run(f"{blocking(EXTRAS)}\nimport edgewise as ew\nfor room in {ROOMS}: getattr(ew, room)")
 

@@ -596,6 +596,7 @@ def test_more_layers_than_tensors_are_refused(bert_folder: Path, tmp_path: Path)
 VALUES = [10**9, 10**30, -1, 0, 1.5, float("nan"), None, "x", [], {}, True, [[]] * 3]
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", [*BERT, "hidden_act", "id2label", "model_type", "pad_token_id"])
 def test_a_damaged_configuration_is_named(name: str, bert_folder: Path, tmp_path: Path) -> None:
     for value in VALUES:

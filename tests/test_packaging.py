@@ -34,6 +34,7 @@ def test_a_wheel_has_every_file_that_is_read(tmp_path: Path) -> None:
     assert packed >= {str(file.relative_to(source)) for file in files}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/bin/false").exists(), reason="needs a compiler that fails")
 def test_pip_without_a_compiler_builds_a_wheel_that_no_index_accepts(tmp_path: Path) -> None:
     """Package indexes refuse local versions, and pip prints the version after installing it."""
@@ -44,6 +45,7 @@ def test_pip_without_a_compiler_builds_a_wheel_that_no_index_accepts(tmp_path: P
     assert not [name for name in ZipFile(wheel).namelist() if "libedgewise" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/bin/false").exists(), reason="needs a compiler that fails")
 def test_a_release_build_without_a_compiler_fails(tmp_path: Path) -> None:
     """`python -m build` calls the build backend directly, without pip."""

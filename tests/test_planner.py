@@ -78,6 +78,7 @@ def test_regret_is_what_the_choice_takes_longer() -> None:
     assert "73.3% extra time in total" in said
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize(
     ("dtype", "entry"), [("float32", "cpu"), ("bfloat16", "cpu, 16 bits")], ids=["32", "16"]
 )

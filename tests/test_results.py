@@ -15,6 +15,7 @@ from edgewise.app.kinds import RECIPES, find
 from edgewise.app.runs import Baseline, paired_test, to_record, with_values
 from edgewise.app.runs.seeds import summarise
 from edgewise.app.train import RunFolder
+from edgewise.app.train.folder import TEST_EXAMPLES
 
 RESULTS = runpy.run_path(str(Path(__file__).resolve().parent.parent / "docs" / "results.py"))
 NAME = "gcn-cora"
@@ -179,7 +180,7 @@ def test_a_row_has_the_p_value_over_test_examples(tmp_path: Path) -> None:
         folder = RunFolder(tmp_path / NAME / f"seed-{seed}")
         folder.make()
         folder.write_json("recipe.json", to_record(find(NAME)))
-        folder.write_test_examples({"target": target, "accuracy": right})
+        folder.write_tensors(TEST_EXAMPLES, {"target": target, "accuracy": right})
     metrics = {"val/accuracy": 0.5, "test/accuracy": 0.5}
     examples = {"target": target, "accuracy": theirs}
     write(tmp_path / NAME, find(NAME), [Baseline("SGC", "", metrics, 1.0, examples)])

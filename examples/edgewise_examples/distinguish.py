@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, EdgewiseError, require
-from edgewise.app.cli.table import table
+from edgewise.app.cli.output import table
 from edgewise.app.runs.record import check_finished, load_recipe
 from edgewise.app.runs.train_recipe import build_model
 from edgewise.app.train import RunFolder

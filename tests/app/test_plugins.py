@@ -66,6 +66,7 @@ def test_the_package_of_the_page_trains_and_its_run_answers(tmp_path: Path) -> N
     assert run(tmp_path, "-c", load).stdout == "small-digits\n"
 
 
+@pytest.mark.slow
 def test_a_broken_package_is_named_and_the_other_recipes_work(tmp_path: Path) -> None:
     package(tmp_path, "broken_recipes", "raise ZeroDivisionError('of theirs')")
     done = edgewise(tmp_path, "list", "recipes")
@@ -78,7 +79,7 @@ def test_a_broken_package_is_named_and_the_other_recipes_work(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("words", [["--help"], ["train", "digits", "--help"], ["train", "--help"]])
 def test_packages_are_imported_only_if_needed(words: list[str], tmp_path: Path) -> None:
     package(
@@ -112,7 +113,7 @@ def test_a_run_without_its_package_is_refused_by_name(monkeypatch: pytest.Monkey
     assert record["packages"] == ["edgewise-examples"]
     assert to_record(from_record(record)) == record
     assert "packages" not in to_record(find("digits"))
-    monkeypatch.setattr(import_module("edgewise.app.kinds.plugins"), "_loaded", [])
+    monkeypatch.setattr(import_module("edgewise.app.kinds"), "_loaded", [])
     assert "digit_rows" not in DATA
     with pytest.raises(ArgumentError, match="install edgewise-examples"):
         from_record(record)

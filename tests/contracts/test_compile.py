@@ -72,7 +72,7 @@ GRAPHS: dict[str, tuple[Callable[[], Pattern], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_attention_compiles_in_one_piece(name: str) -> None:
     make, lengths = GRAPHS[name]
@@ -84,6 +84,7 @@ def test_the_steps_compile_in_one_piece(step: Any) -> None:
     agrees(Step(step(GRAPHS["union"][0]())), [(torch.randn(24, 8),)])
 
 
+@pytest.mark.slow
 def test_a_pattern_that_the_code_makes_itself_breaks_it_and_works() -> None:
     step = Step(lambda x: ew.attend(x, x, x, graphs.window(2) | graphs.hubs([0])))
     agrees(step, [(torch.randn(n, 8),) for n in (24, 30)], fullgraph=False)
@@ -122,11 +123,13 @@ def test_code_compiled_in_inference_mode_leaves_nothing_behind() -> None:
     step(x).sum().backward()
 
 
+@pytest.mark.slow
 def test_gpt_compiles() -> None:
     model = models.gpt(50, width=16, depth=1, heads=2, ffn_dim=32, dropout=0.0)
     agrees(model, [(torch.randint(50, (2, n)),) for n in (64, 48)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["sizes", "membership"])
 def test_a_graph_network_compiles_for_a_batch(form: str) -> None:
     model = models.graph_network(8, 3, width=8, depth=1)

@@ -219,6 +219,7 @@ def test_models_of_a_graph(name: str) -> None:
     check(of_model(name))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", OF_TEXT)
 def test_models_of_text(name: str) -> None:
     check(of_text(name))

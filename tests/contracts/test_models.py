@@ -141,6 +141,7 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
         assert parameter.grad.isfinite().all(), weight
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", [*models.NODE_MODELS, *models.READOUT_MODELS])
 def test_sparse_features_are_the_dense_ones(name: str) -> None:
     x, graph = example(name)
@@ -166,6 +167,7 @@ def test_ones_and_zeros_of_edges_are_not_sparse_as_the_features_are() -> None:
         torch.testing.assert_close(model(sparse(x), graph), model(x, graph))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", SIMPLE)
 def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     model, inputs = small(name), example(name)
@@ -251,6 +253,7 @@ def test_features_of_edges_that_do_not_fit_are_refused(name: str) -> None:
         model.eval()(x, graph, edge_attr=good.bfloat16())
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", ON_EVERY_GRAPH)
 def test_features_of_nodes_that_do_not_fit_are_refused(name: str) -> None:
     model, (x, graph) = small(name), example(name)
@@ -295,6 +298,7 @@ def test_weights_that_are_not_one_float_of_each_edge_are_refused_by_their_name()
             model(x.float(), graph, edge_attr=none_of_each)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", SIMPLE)
 def test_mixed_precision_gives_about_the_same(name: str) -> None:
     model, inputs = small(name).float(), example(name)
@@ -321,6 +325,7 @@ def test_a_graph_from_some_nodes_to_others_is_refused(name: str) -> None:
         small(name)(x, graph)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_graphs_may_be_small(name: str) -> None:
     """Also of no node at all; a graph beside them changes nothing."""
@@ -369,6 +374,7 @@ def test_no_gradient_from_the_future_on_a_causal_graph(name: str) -> None:
     assert (x.grad[:3] != 0).any()
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", ON_A_GRAPH)
 def test_small_graphs_and_no_edges_are_good_input(name: str) -> None:
     """Where nobody reads anybody, every node is as if it were alone."""

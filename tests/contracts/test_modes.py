@@ -81,7 +81,7 @@ def inference_tensors(thing: Any) -> list[str]:
     return found
 
 
-@pytest.mark.quick(cases=20)
+@pytest.mark.slow(after=20)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_model_evaluated_in_inference_mode_trains_afterwards(name: str) -> None:
     """By the engines that may be chosen; the patterns below are tested on every engine."""
@@ -161,7 +161,7 @@ def leaves_of(graph: Graph) -> list[Tensor]:
     return [torch.randn(size, dtype=torch.double, requires_grad=True) for size in sizes]
 
 
-@pytest.mark.quick(cases=19)
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_used_in_inference_mode_trains_afterwards(name: str) -> None:
     for engine in ENGINES:
@@ -271,7 +271,7 @@ def on_meta(given: Any) -> Any:
     return given.detach().to("meta") if isinstance(given, Tensor) else given
 
 
-@pytest.mark.quick(cases=20)
+@pytest.mark.slow(after=20)
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in READS_NUMBERS])
 def test_a_model_on_meta_gives_shapes(name: str) -> None:
     expected = call(name, small(name), example(name))

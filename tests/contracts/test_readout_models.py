@@ -63,6 +63,7 @@ def answer(name: str, model: Any, which: list[int], conditions: Tensor) -> Tenso
     return model(x, graph, **given)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_a_batch_gives_what_each_graph_alone_gives(name: str) -> None:
     model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
@@ -72,6 +73,7 @@ def test_a_batch_gives_what_each_graph_alone_gives(name: str) -> None:
         torch.testing.assert_close(together[row], alone, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_sizes_are_as_good_as_their_graph_and_one_graph_needs_none(name: str) -> None:
     model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
@@ -83,6 +85,7 @@ def test_sizes_are_as_good_as_their_graph_and_one_graph_needs_none(name: str) ->
     torch.testing.assert_close(alone, model(x, graph, **given), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_nodes_and_edges_in_another_order_change_nothing(name: str) -> None:
     by_number = {"degree": 0} if name == "exphormer" else {}  # its expander, which is left out
@@ -100,6 +103,7 @@ def test_nodes_and_edges_in_another_order_change_nothing(name: str) -> None:
     torch.testing.assert_close(moved, expected, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", models.READOUT_MODELS)
 def test_codes_may_be_computed_before(name: str) -> None:
     model, conditions = small(name), torch.randn(3, CONDITION, dtype=torch.double)
@@ -116,6 +120,7 @@ def test_codes_may_be_computed_before(name: str) -> None:
                 model(x, graph, **given, **known | {keyword: wrong})
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", [n for n in models.READOUT_MODELS if takes_bonds(n)])
 @pytest.mark.parametrize("argument", ["edge_attr", "global_attr"])
 def test_bonds_and_conditions_matter(name: str, argument: str) -> None:

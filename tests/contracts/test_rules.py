@@ -72,6 +72,7 @@ def test_any_scale(engine: str, scale: float, dtype: torch.dtype, pattern: Patte
     same(ours, truth, 2e-5 if dtype == torch.float32 else 4 * 2**-7)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("engine", EVERY)
 @pytest.mark.parametrize("lead", [(1,), (3,), (1, 1), (2, 1), (2, 3)])
 @pytest.mark.parametrize(("term", "pattern"), [("bias", graphs.causal()), ("gain", GRAPH)], ids=str)
@@ -190,6 +191,7 @@ def test_an_extreme_of_0_is_no_tie(engine: str, reduce: ew.Reduce) -> None:
     assert weighted[1].flatten().tolist() == [1.0, 0.0, 0.0]
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("engine", EVERY)
 @pytest.mark.parametrize("nodes_in", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("terms_in", [torch.float32, torch.float64, torch.float16], ids=str)

@@ -85,6 +85,7 @@ def test_forward_and_backward_are_finite_and_reach_every_weight(name: str) -> No
         assert parameter.grad.abs().max() > 0, weight
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_model_of_16_bits_computes_in_them(name: str) -> None:
     ids, mask = padded()
@@ -94,6 +95,7 @@ def test_a_model_of_16_bits_computes_in_them(name: str) -> None:
         out.float().sum().backward()
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", EVERY)
 def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     model, other = small(name), small(name)
@@ -288,6 +290,7 @@ def test_another_graph_at_the_call(name: str) -> None:
     assert not torch.allclose(model(ids, mask, graph=own & graphs.window(1)), model(ids, mask))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", EVERY)
 def test_one_token_and_no_texts_are_good_input(name: str) -> None:
     model = small(name)

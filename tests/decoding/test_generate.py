@@ -49,6 +49,7 @@ def test_a_cache_changes_time_and_nothing_else(name: str, write: object) -> None
     assert texts[:, 4:].unique().numel() > 1, "the texts are worth comparing"
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("write", [generate, beam_search])
 def test_texts_side_by_side_are_the_texts_alone(name: str, write: object) -> None:

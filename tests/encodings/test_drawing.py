@@ -36,7 +36,7 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.quick(cases=5)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", encodings.ENCODINGS)
 def test_codes_and_likeness_side_by_side(name: str, tmp_path: Path) -> None:
     encoding = encodings.ENCODINGS[name](*ARGUMENTS[name])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import edgewise as ew
-from edgewise.engines.call import accumulator
+from edgewise.engines.call import ACCUMULATORS
 from edgewise.graphs import Graph, Pattern
 from tests.engines import oracle
 from tests.engines.arithmetic import Array
@@ -162,7 +162,7 @@ class Case:
             one = (
                 self.alpha[0]
                 if len(self.alpha) == 1
-                else torch.tensor(self.alpha, dtype=accumulator(query), device=query.device)
+                else torch.tensor(self.alpha, dtype=ACCUMULATORS[query.dtype], device=query.device)
             )
             names = {1.5: "entmax", 2.0: "sparsemax"}
             made["normaliser"] = names.get(one) if one in names else ew.Entmax(one)

@@ -1,4 +1,4 @@
-"""Bound graphs remember which engine served them, and tests change what engines say."""
+"""The choices of engines are remembered, and tests change what engines say."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from edgewise.attention.attend import cached_choice
 from edgewise.graphs.graph import bound_graphs
 
 
 @pytest.fixture(autouse=True)
 def _forget_choices() -> Iterator[None]:
-    bound_graphs.cache_clear()
+    for cache in (bound_graphs, cached_choice):
+        cache.cache_clear()
     yield
-    bound_graphs.cache_clear()
+    for cache in (bound_graphs, cached_choice):
+        cache.cache_clear()

@@ -69,6 +69,7 @@ def in_turn(names: Sequence[str], number: int, *places: int) -> list[str]:
     return [names[(number + place) % len(names)] for place in places]
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("call", CALLS)
 def test_every_call(call: str) -> None:
     others = [name for name in SMALL if name not in ("copies", "packed pairs, small")]
@@ -81,6 +82,7 @@ TERMS = ["dropout", "gatv2", "gain, masked", "edge vectors", "bias from a table"
 TERMS += ["grouped", "grouped, bias by offset, dropout"]
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_graph(name: str) -> None:
     """Each with three of the terms; any three graphs in a row meet all terms together."""
@@ -106,6 +108,7 @@ def test_a_tile_that_three_chunks_of_targets_attend_to() -> None:
     hold(Call(heads=1).over((graphs.window(1) | graphs.hubs([5])).bind(33 * TilesLayout.BLOCK)))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("spec", PATTERNS, ids=str)
 def test_every_pattern(spec: Spec) -> None:
     for sizes in [(n, n) for n in (1, 4, 5, 6, 8)] + [(3, 5), (7, 8), (5, 3)]:
@@ -116,6 +119,7 @@ def test_every_pattern(spec: Spec) -> None:
             hold(CALLS["gain, masked"].over(spec.bind(n, n), lse=True))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("left", REPRESENTATIVES, ids=str)
 def test_compositions(left: Spec) -> None:
     after = REPRESENTATIVES[REPRESENTATIVES.index(left) :]
@@ -126,6 +130,7 @@ def test_compositions(left: Spec) -> None:
                 hold(CALLS["bias"].over(composed.bind(6, 6)))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
 def test_leading_dimensions(batch: Leads) -> None:
     for call in ("plain", "tanh", "masked", "own", "bias from a table"):
@@ -135,12 +140,14 @@ def test_leading_dimensions(batch: Leads) -> None:
         attend(changed("masked", heads=2, batch=batch), GRAPHS[name])
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize(("width", "value_width"), [(1, 1), (3, 5), (16, 16), (32, 64), (64, 7)])
 def test_widths_around_a_vector(width: int, value_width: int) -> None:
     for name in ("causal, a block and one", "packed pairs", "copies", "hubs"):
         attend(Call(heads=1, width=width, value_width=value_width), GRAPHS[name])
 
 
+@pytest.mark.slow(after=2)
 @pytest.mark.parametrize("memory", MEMORY)
 def test_inputs_may_have_any_strides(memory: str) -> None:
     for call in ("plain", "edge vectors", "projected", "gain and bias from tables"):
@@ -154,6 +161,7 @@ def test_only_the_gradients_that_are_needed(wanted: tuple[str, ...]) -> None:
         attend(Call(wanted=wanted), GRAPHS[name])
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     "name",
     ["copies", "bipartite", "window", "packed pairs", "packed unions", "all kinds", "dilated"],
@@ -165,6 +173,7 @@ def test_what_is_not_finite_stays_with_its_readers(name: str) -> None:
             hold(replace(Call(dtype=torch.float32).over(GRAPHS[name]), poison=poison))
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("call", [name for name in CALLS if "dropout" not in name])
 def test_every_call_in_lower_precision(call: str) -> None:
     """In float32, and in the two types of 16 bits in turn."""
@@ -173,6 +182,7 @@ def test_every_call_in_lower_precision(call: str) -> None:
             hold(changed(call, dtype=dtype).over(GRAPHS[name], lse=True))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(
     "name", ["causal, tiles", "packed", "wide window", "any runs", "copies", "BigBird of blocks"]
 )
@@ -187,6 +197,7 @@ SUMMED += ["everything", "gelu, projected", "batch, all shared", "grouped, bias 
 """Calls with a gradient for each kind of sum that threads share."""
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("call", SUMMED)
 def test_any_number_of_threads_gives_the_same_bits(call: str) -> None:
     for name in ("edges of hubs", "packed", "packed lists"):
@@ -205,7 +216,6 @@ def test_auto_runs_the_parts_where_that_is_faster(
         "estimates",
         lambda problem, engines: dict.fromkeys(engines, -float(problem.lse)),
     )
-    UNIONS[name].cached("chosen", dict).clear()  # what other tests chose by the real costs
     case = CALLS[call].over(UNIONS[name])
     hold(case)
     for engine in ENGINES.values():
@@ -215,6 +225,7 @@ def test_auto_runs_the_parts_where_that_is_faster(
     ew.attend(*nodes, UNIONS[name], **case.options(leaves))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("call", [name for name in CALLS if "dropout" not in name])
 def test_scores_and_weights_of_edges(call: str) -> None:
     others = ["bipartite", "packed pairs, small", "no edges"]
@@ -237,6 +248,7 @@ def test_softmax_over_edges(heads: int) -> None:
 REDUCE = ["sum", "max", "mean", "min"]
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("weight", ["", "one", "head", "batch"])
 @pytest.mark.parametrize("reduce", REDUCE)
 def test_every_aggregation(reduce: str, weight: str) -> None:
@@ -246,6 +258,7 @@ def test_every_aggregation(reduce: str, weight: str) -> None:
             hold(call.over(GRAPHS[name], reduce), serving(call, GRAPHS[name], reduce))
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_aggregation_over_every_graph(name: str) -> None:
     """Two in turn, of weighted values and of values that tie; all of them for rows in pieces."""

@@ -138,13 +138,14 @@ def by_sequences(sequences: varlen.Sequences, graph: Graph) -> Tensor:
     return found
 
 
-@pytest.mark.quick(cases=27)
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_blocks_are_the_graph(name: str, block: int) -> None:
     if block == 128 or GRAPHS[name].num_targets < 200:
         check_mask(fresh(GRAPHS[name]))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("spec", PATTERNS, ids=str)
 def test_blocks_of_every_pattern(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flex, "BLOCK", 4)
@@ -155,6 +156,7 @@ def test_blocks_of_every_pattern(spec: Spec, monkeypatch: pytest.MonkeyPatch) ->
                 check_mask(graph)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("sign", algebra.BINARY)
 @pytest.mark.parametrize("left", REPRESENTATIVES, ids=str)
 def test_blocks_of_compositions(left: Spec, sign: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +219,7 @@ def _given(graph: Graph) -> tuple[Any, ...]:
     return layouts._tile_runs(graph, *sizes), graph.num_targets, graph.num_sources, None
 
 
-@pytest.mark.quick(cases=14)
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_targets < 400])
 def test_numbers_and_gradients(name: str) -> None:
     for lse in (False, True):
@@ -232,6 +234,7 @@ def hold(call: Call, graph: Graph, *, lse: bool = False) -> None:
     assert isinstance(layout_of(graph, TilesLayout), FlexLayout)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("batch", BATCHES[:-1], ids=str)
 def test_leading_dimensions(batch: Leads) -> None:
     for name in ("packed lists", "dilated"):
@@ -259,7 +262,7 @@ def on_gpu(dtype: torch.dtype = torch.bfloat16, width: int = 64, **options: Any)
     x = torch.zeros(300, 2, width, dtype=dtype)
     graph = graphs.window(3).bind(300)
     call, graph = checked_call(x, x, x, graph, **options)
-    problem = replace(_problem(call, graph), device=torch.device("cuda"))
+    problem = _problem(call, graph)._replace(device=torch.device("cuda"))
     return ENGINES["tiles"].refuses(problem)
 
 
@@ -330,6 +333,7 @@ SEQUENCES = {
 }
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("batch", [((), (), ()), ((2, 3), (2, 3), (3,))], ids=str)
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_packed_sequences(name: str, batch: Leads, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +384,7 @@ def test_cudnn_comes_first_from_hopper_on(monkeypatch: pytest.MonkeyPatch) -> No
 def problem_on(device: str, graph: Graph, dtype: torch.dtype, *, lse: bool = False) -> Any:
     x = torch.zeros(graph.num_targets, 8, 64, dtype=dtype)
     call, graph = checked_call(x, x, x, graph)
-    return replace(_problem(call, graph, lse=lse), device=torch.device(device))
+    return _problem(call, graph, lse=lse)._replace(device=torch.device(device))
 
 
 def test_the_planner_knows_what_runs_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +412,7 @@ def test_the_compiled_kernel_reads_the_lists(monkeypatch: pytest.MonkeyPatch) ->
             torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["packed causal", "all kinds"])
 def test_it_can_be_traced(name: str) -> None:
     torch._dynamo.reset()
@@ -442,6 +446,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 def test_new_sizes_compile_nothing(compilations: list[int]) -> None:
     """Once each size has changed; a graph that needs a longer bisection is another kind."""
     counts = []

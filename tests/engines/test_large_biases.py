@@ -12,7 +12,7 @@ from torch import Tensor
 import edgewise as ew
 from edgewise import graphs
 from edgewise.engines import ENGINES
-from edgewise.engines.call import accumulator
+from edgewise.engines.call import ACCUMULATORS
 from edgewise.graphs import Graph
 from tests.errors import case
 
@@ -73,13 +73,13 @@ def assert_formula(graph: Graph, dtype: torch.dtype, engine: str, bias: Tensor) 
         torch.testing.assert_close(tensor.double(), truth.double(), rtol=eps, atol=16 * eps)
 
 
-@pytest.mark.quick(cases=6)
+@pytest.mark.slow(after=2)
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_a_large_bias_is_added_in_the_arithmetic_of_the_engine(name: str, engine: str) -> None:
     graph = GRAPHS[name]
     for dtype in DTYPES:
-        kind = accumulator(torch.empty(0, dtype=dtype))
+        kind = ACCUMULATORS[dtype]
         for size in BIASES:
             number = torch.finfo(dtype).min if isinstance(size, str) else size
             for which, mask in masks(graph).items():

@@ -42,6 +42,7 @@ def run_with(path: Path) -> tuple[list[str], str]:
     return done.stdout.splitlines(), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not library.HEADER.is_file(), reason="a wheel has no sources")
 def test_a_library_of_another_header_is_named_with_the_remedy(tmp_path: Path) -> None:
     """As after a change of ``csrc``, or of the branch, without ``make native``."""
@@ -58,6 +59,7 @@ def test_a_library_of_another_header_is_named_with_the_remedy(tmp_path: Path) ->
     assert "[4, 1, 8]" in shape, "the other engines serve"
 
 
+@pytest.mark.slow
 def test_a_library_that_is_none_is_named(tmp_path: Path) -> None:
     damaged = tmp_path / "libedgewise_native.so"
     damaged.write_bytes(b"no library")

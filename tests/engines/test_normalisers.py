@@ -44,6 +44,7 @@ def by_row(graph: Graph, scores: Tensor, normalise: Callable[[Tensor], Tensor]) 
     return weights
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("engine", SERVING)
 @pytest.mark.parametrize("graph", GRAPHS, ids=["complete", "causal", "edges"])
 @pytest.mark.parametrize("alpha", THEIRS)
@@ -143,7 +144,7 @@ def test_sparsemax_by_hand() -> None:
     assert weights.flatten().tolist() == [0.75, 0.25, 0.0]
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["reference", "dense"])
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
 def test_first_and_second_derivatives(engine: str, alpha: float) -> None:
@@ -166,6 +167,7 @@ def test_first_and_second_derivatives(engine: str, alpha: float) -> None:
             assert torch.autograd.gradgradcheck(run, given)
 
 
+@pytest.mark.slow
 def test_torch_func_and_forward_mode_see_through() -> None:
     query, key, value = nodes()
 
@@ -354,6 +356,7 @@ def test_an_alpha_that_is_nan_in_one_head_is_refused() -> None:
         ew.attend(*nodes(), graphs.complete(), normaliser=ew.Entmax(alpha))
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("engine", SERVING)
 def test_entmax_on_meta_gives_shapes(engine: str) -> None:
     given = [x.to("meta").requires_grad_() for x in nodes(2)]

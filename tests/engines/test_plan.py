@@ -12,6 +12,7 @@ import torch
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.attention.attend import cached_choice
 from edgewise.engines import ENGINES
 from edgewise.engines import plan as planner
 from edgewise.engines.call import Problem
@@ -215,6 +216,7 @@ def test_it_prints_the_parts_of_a_union_if_they_run_separately(
     union = graphs.window(1) | graphs.random(2)
     monkeypatch.setattr(planner, "estimates", lambda _, engines: dict.fromkeys(engines, 1.0))
     assert not explain(union, 16).parts  # two parts take longer than one pass
+    cached_choice.cache_clear()
     monkeypatch.setattr(
         planner, "estimates", lambda problem, engines: dict.fromkeys(engines, -float(problem.lse))
     )
@@ -281,7 +283,8 @@ def test_every_device_of_the_table_has_costs_for_sums(reduce: ew.Reduce) -> None
     facts = graph_facts(graphs.random(2).bind(6))
     for kind, dtype in itertools.product(("cpu", "cuda", "mps"), (torch.float32, torch.bfloat16)):
         problem = Problem(
-            "aggregate",
+            *facts,
+            operation="aggregate",
             batch=1,
             heads=2,
             width=0,
@@ -289,7 +292,6 @@ def test_every_device_of_the_table_has_costs_for_sums(reduce: ew.Reduce) -> None
             device=torch.device(kind),
             dtype=dtype,
             reduce=reduce,
-            **facts,
         )
         found = planner.estimates(problem, ENGINES)
         assert all(0 < found[name] < math.inf for name in ENGINES if name != "tiles")

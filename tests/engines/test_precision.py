@@ -90,6 +90,7 @@ def with_gradients(run: object, given: dict[str, Tensor], dtype: torch.dtype) ->
     return [x.detach().double() for x in (out, *gradients)]
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_error_is_at_most_twice_that_of_the_textbook(name: str, kind: str) -> None:
@@ -133,6 +134,7 @@ AUTOCAST: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 @pytest.mark.parametrize("kind", AUTOCAST)
 @pytest.mark.parametrize("name", ["window", "union"])

@@ -48,7 +48,7 @@ def operator_arguments(name: str) -> tuple[Any, ...]:
 OPCHECK = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @OPCHECK
 @pytest.mark.parametrize(
     "name",
@@ -66,6 +66,7 @@ def test_the_operator_is_well_formed(name):
     torch.library.opcheck(rows_attend.operator, operator_arguments(name))
 
 
+@pytest.mark.slow(after=1)
 @OPCHECK
 @pytest.mark.parametrize("reduce", REDUCES.values())
 def test_the_aggregation_operator_is_well_formed(reduce):
@@ -87,6 +88,7 @@ COMPILED = {
 }
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiles_without_a_break(name):
     graph = edges(12, 12, 60)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.attention.attend import cached_choice
 from edgewise.engines.layouts import layout_of
 from edgewise.engines.native import library, operator
 from edgewise.engines.native.operator import MOST_SIZES
@@ -114,7 +115,7 @@ def test_what_is_remembered_of_calls_has_an_end() -> None:
     for width in range(1, 2 * MOST_SIZES):
         ew.attend(*nodes(width=width), graph, engine="rows")
     assert 0 < len(layout_of(graph, RowsLayout).by_target.call_fields) <= MOST_SIZES
-    assert 0 < len(graph.cached("chosen", dict)) <= MOST_SIZES
+    assert 0 < cached_choice.cache_info().currsize <= cached_choice.cache_info().maxsize
 
 
 @pytest.mark.parametrize("engine", ["rows", "tiles"])
@@ -174,7 +175,7 @@ def test_a_graph_that_was_sent_to_a_process_can_still_be_used(engine: str) -> No
     assert [x.data_ptr() for x in tensors] == addresses
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("engine", ["rows", "tiles"])
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copied", "pickled"]
@@ -206,7 +207,7 @@ def in_another_process(graph: graphs.Graph, leaves: list[torch.Tensor], said: An
     said.put(ew.attend(*leaves, graph).tolist())
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["rows", "tiles", "dense"])
 def test_a_graph_in_use_is_an_argument_of_a_spawned_process(engine: str) -> None:
     graph = graph_for("tiles" if engine == "dense" else engine)

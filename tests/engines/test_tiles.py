@@ -98,18 +98,18 @@ def test_other_runs_and_edge_terms_are_refused() -> None:
 
 def test_the_pairs_that_groups_span() -> None:
     assert GROUP == 8
-    assert graph_facts(graphs.complete().bind(16, 10))["tiled"] == 16 * 10
-    assert graph_facts(graphs.causal().bind(16))["tiled"] == 8 * 8 + 8 * 16
-    assert graph_facts(graphs.causal().bind(9))["tiled"] == 8 * 8 + 8 * 9
-    assert graph_facts(GRAPHS["empty runs"])["tiled"] == 0
-    assert graph_facts(graphs.window(1, dilation=3).bind(9))["tiled"] == 8 * 9 + 8 * 2
+    assert graph_facts(graphs.complete().bind(16, 10)).tiled == 16 * 10
+    assert graph_facts(graphs.causal().bind(16)).tiled == 8 * 8 + 8 * 16
+    assert graph_facts(graphs.causal().bind(9)).tiled == 8 * 8 + 8 * 9
+    assert graph_facts(GRAPHS["empty runs"]).tiled == 0
+    assert graph_facts(graphs.window(1, dilation=3).bind(9)).tiled == 8 * 9 + 8 * 2
     column = graphs.hubs([0], reads=False)
-    assert graph_facts((graphs.blocks(8) | column).bind(16))["tiled"] == 8 * 8 + 8 * 8 + 8
+    assert graph_facts((graphs.blocks(8) | column).bind(16)).tiled == 8 * 8 + 8 * 8 + 8
     again = (graphs.blocks(64) | column).bind(128)  # a source that two blocks read
-    assert graph_facts(again)["tiled"] == 2 * 64 * 64 + 64 + LOAD_COST
-    assert graph_facts((graphs.window(1) | graphs.window(1, 16)).bind(99))["tiled"] is not None
-    assert graph_facts((graphs.window(1) | graphs.window(1, 17)).bind(99))["tiled"] is None
-    assert graph_facts(graphs.random(2).bind(9))["tiled"] is None
+    assert graph_facts(again).tiled == 2 * 64 * 64 + 64 + LOAD_COST
+    assert graph_facts((graphs.window(1) | graphs.window(1, 16)).bind(99)).tiled is not None
+    assert graph_facts((graphs.window(1) | graphs.window(1, 17)).bind(99)).tiled is None
+    assert graph_facts(graphs.random(2).bind(9)).tiled is None
 
 
 LISTS = graphs.batch(graphs.window(2) | graphs.hubs([0]) | graphs.window(1, 3), [20, 9])

@@ -21,6 +21,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 def test_a_newer_version_warns_once_and_runs() -> None:
     done = run_code(USE.format(version=f"{NEWEST[0]}.{NEWEST[1] + 1}.0"))
     assert done.returncode == 0

@@ -93,13 +93,13 @@ x = torch.randn(4, 2, 8)
 graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
 print(ew.attend(x, x, x, graph, engine="rows").shape)
 call, bound = checked_call(x, x, x, graph)
-problem = _problem(call, bound)
-object.__setattr__(problem, "device", torch.device("cuda"))
+problem = _problem(call, bound)._replace(device=torch.device("cuda"))
 assert not triton_rows.serves(problem.device)
 print(*ENGINES["rows"].refuses(problem), sep="; ")
 """
 
 
+@pytest.mark.slow
 def test_without_triton_everything_else_works_and_a_gpu_is_told_what_is_missing() -> None:
     said = run("-c", WITHOUT)
     assert "torch.Size([4, 2, 8])" in said

@@ -62,6 +62,7 @@ def test_the_baseline_cuts_the_row_and_centres_each_digit() -> None:
     assert found.sum() == 2.5
 
 
+@pytest.mark.slow
 @needs("MNIST")
 def test_the_baseline_reads_most_digits() -> None:
     pytest.importorskip("sklearn")
@@ -160,6 +161,7 @@ def test_a_row_of_digits(tmp_path, capsys):
     assert "none.png, which does not exist" in shown.err
 
 
+@pytest.mark.slow
 @needs("MNIST")
 def test_captions_are_those_of_the_test(tmp_path):
     fields = SMALL | {

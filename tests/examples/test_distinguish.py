@@ -92,6 +92,7 @@ def test_leakage_and_rounding_are_no_success() -> None:
     assert distinguish.verdict(distinguish.Model(Rounding(), 1), one, other) == "alike"
 
 
+@pytest.mark.slow
 def test_the_command_prints_draws_and_reads_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,6 +39,7 @@ def recall(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_each_token_is_the_likeliest_after_those_before_it(duplication: Path) -> None:
     run = edgewise.load(duplication)
     draw = torch.Generator().manual_seed(5)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from edgewise_examples.data import hollywood_actors
 
 from tests.places import needs
 
 
+@pytest.mark.slow
 @needs("hollywood_actors")
 def test_hollywood_as_counted():
     pairs, films, actors, ids, *_ = hollywood_actors().read()

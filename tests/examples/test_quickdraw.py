@@ -207,6 +207,7 @@ def test_a_damaged_line_is_named(
         data.quickdraw(categories=2).load()
 
 
+@pytest.mark.slow
 @needs(NAME)
 def test_all_sketches_are_there() -> None:
     splits = data.quickdraw(categories=20).load()

@@ -84,6 +84,7 @@ def run(run_folder: Path) -> edgewise.app.runs.Run:
     return edgewise.load(run_folder)
 
 
+@pytest.mark.slow
 def test_answers_are_the_outputs_of_the_model_on_its_data(
     run: edgewise.app.runs.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,7 @@ def test_bad_fields(field: str) -> None:
         tasks.Extraction(**{field: 0})
 
 
+@pytest.mark.slow
 @needs("wikitext-2")
 def test_the_articles_of_wikitext() -> None:
     pytest.importorskip("tokenizers")

@@ -76,6 +76,7 @@ def labels(answer: dict[str, Any]) -> list[str]:
     return [word["deprel"] for word in answer["words"]]
 
 
+@pytest.mark.slow(after=1)
 def test_answers_are_the_outputs_of_the_model_on_its_data(
     run: edgewise.app.runs.Run, run_folder: Path
 ) -> None:

@@ -51,6 +51,7 @@ def test_a_sentence_has_its_tokens(folder: Path) -> None:
         explain.explanation(run, 3)
 
 
+@pytest.mark.slow
 def test_a_beginning_is_continued(folder: Path) -> None:
     (folder / "mine.txt").write_text("the cat sat on the mat .\n" * 200)
     source = TextFiles(paths=(str(folder / "mine.txt"),), kind="words", context=12, batch_size=4)
@@ -63,6 +64,7 @@ def test_a_beginning_is_continued(folder: Path) -> None:
     assert_named(found)
 
 
+@pytest.mark.slow
 def test_a_translation_has_two_texts(folder: Path) -> None:
     run = edgewise.load(small_runs.translations(folder / "translations", epochs=40))
     found = explain.explanation(run, "the cat sat")

@@ -64,6 +64,7 @@ def test_without_a_head_the_mean_is_drawn(recorded: Recorded) -> None:
     assert float(values.sum()) == pytest.approx(5, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_all_heads_are_a_grid(recorded: Recorded, tmp_path: Path) -> None:
     figure = drawn(draw_heads(recorded, path=tmp_path / "heads.svg"))
     grid = [axes for axes in figure.axes if axes.get_title()]

@@ -60,6 +60,7 @@ def test_nodes_of_a_graph_have_no_distances(run_of: RunOf, capsys: Captured) -> 
     assert "are below" not in out
 
 
+@pytest.mark.slow
 def test_a_pruned_folder_is_read_by_the_other_commands(
     run_of: RunOf, capsys: Captured, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_heads_keep_their_numbers_in_every_command(
     assert explain.layers_with_heads(edgewise.load(twice))[LAYER] == [1]
 
 
+@pytest.mark.slow
 def test_a_layer_has_one_number_in_every_command(capsys: Captured, tmp_path: Path) -> None:
     """The heads of convolutions cannot be removed, but their layers are counted."""
     pytest.importorskip("tokenizers")
@@ -157,6 +159,7 @@ def no_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explain, "importance", lambda *_, **__: pytest.fail("importance"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_losses")
 def test_heads_of_a_model_without_heads_are_refused_first(
     run_of: RunOf, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -251,6 +254,7 @@ def test_a_suggestion_that_saves_nothing_says_so(
     assert ("nothing is gained" in capsys.readouterr().out) != is_gained
 
 
+@pytest.mark.slow
 def test_the_suggested_command_runs_as_it_is(capsys: Captured, tmp_path: Path) -> None:
     for package in ("lightning", "tokenizers"):
         pytest.importorskip(package)
@@ -278,6 +282,7 @@ def test_a_model_without_a_field_for_its_graph_is_named(
     assert "bert has no field for a graph" in capsys.readouterr().out
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("kind", ["nodes", "molecules", "without attention"])
 def test_no_window_is_suggested_without_an_order(
     kind: str, run_of: RunOf, capsys: Captured

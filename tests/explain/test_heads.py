@@ -29,6 +29,7 @@ def largest(first: Any, second: Any) -> float:
     return max(float((one - other).detach().abs().max()) for one, other in pairs if one.numel())
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.filterwarnings("ignore:.*repeated Laplacian eigenvalues")
 @pytest.mark.parametrize("name", [name for name in models.MODELS if name not in UNRECORDED])
 def test_a_pruned_model_is_the_masked_one(name: str) -> None:
@@ -367,6 +368,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> edgewise.app.runs.Run:
     return edgewise.load(small_runs.sentences(tmp_path_factory.mktemp("runs") / "sentences"))
 
 
+@pytest.mark.slow
 def test_heads_of_a_run_have_an_importance(run: edgewise.app.runs.Run) -> None:
     for by in ("gradient", "gain", "leaving_out"):
         found = explain.importance(run, by=by, max_batches=1)
@@ -413,6 +415,7 @@ def theirs(name: str, implementation: str) -> nn.Module:
     return model.eval()
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("implementation", ["edgewise", "eager", "sdpa"])
 @pytest.mark.parametrize("name", ["Bert", "Roberta", "DistilBert", "GPT2", "Llama"])
 def test_their_models_are_pruned(name: str, implementation: str, tmp_path: Path) -> None:

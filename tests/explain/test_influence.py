@@ -103,7 +103,7 @@ def test_a_member_moves_the_outputs_of_the_others(run_of: RunOf) -> None:
     assert kept.x.equal(saved_graph(run.predictor.preprocessing.values).x)
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("kind", ["links", "interactions"])
 def test_changes_are_estimated_to_first_order(
     kind: str, run_of: RunOf, monkeypatch: pytest.MonkeyPatch
@@ -185,7 +185,7 @@ def test_names_of_a_figure_are_whole_and_apart() -> None:
     assert figure.axes[0].get_ylabel() == "change of the outputs\nwith mean features of the node"
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("high", [1.02, 1.5, 4.0, 12.0, 60.0, 1e3, 1e7])
 def test_labels_of_ticks_do_not_overlap(high: float) -> None:
     pytest.importorskip("matplotlib")

@@ -121,6 +121,7 @@ def test_the_explained_score_is_that_of_the_answer(
     assert scores.tolist() == pytest.approx(values_of(kind, answer), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
     run = run_of("translations")
     text = str(run.predict(["the cat sat"])[0]["translation"])
@@ -153,6 +154,7 @@ def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> No
     assert case.best == "removed"
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("kind", INPUTS)
 def test_reasons_are_parts_of_the_input(
     kind: str, run_of: RunOf, words: Callable[[str], list[str]]
@@ -170,6 +172,7 @@ def test_reasons_are_parts_of_the_input(
             assert reason.contribution != 0
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("kind", INPUTS)
 def test_commands_answer_every_kind(
     kind: str, run_of: RunOf, words: Callable[[str], list[str]], tmp_path: Path

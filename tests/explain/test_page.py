@@ -367,6 +367,7 @@ def test_a_long_window_is_less_than_a_megabyte(chromium: Any, tmp_path: Path) ->
     assert opened.messages == []
 
 
+@pytest.mark.slow
 def test_a_graph_of_100_000_edges_is_less_than_a_megabyte() -> None:
     ends = torch.randint(20_000, (2, 100_000))
     graph = graphs.edges(ends, (20_000, 20_000))

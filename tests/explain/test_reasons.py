@@ -104,6 +104,7 @@ def test_the_parts_of_a_hybrid_run_are_named(
     assert "parts" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always:the fitted factor")
 def test_a_network_that_is_not_used_is_named(
     sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -112,9 +113,9 @@ def test_a_network_that_is_not_used_is_named(
     alone = tmp_path / "alone"
     shutil.copytree(sentences, alone)
     for factor, is_used in ((0.0, False), (0.8, True)):
-        weights = RunFolder(alone).read_weights()
+        weights = RunFolder(alone).read_tensors("model.safetensors")
         weights["naive_bayes.scales"] = torch.tensor([factor, 0.9])
-        RunFolder(alone).write_weights(weights)
+        RunFolder(alone).write_tensors("model.safetensors", weights)
         page = ["--out", str(tmp_path / "page.html")]
         for words in (["heads", str(alone)], ["explain", str(alone), "a good film", *page]):
             assert main(words) == 0

@@ -59,7 +59,7 @@ def tensors(out: Any) -> list[Tensor]:
     return [x for part in parts if part is not None for x in tensors(part)]
 
 
-@pytest.mark.quick(cases=35)
+@pytest.mark.slow(every=4)
 @pytest.mark.filterwarnings("ignore:.*repeated Laplacian eigenvalues")
 @pytest.mark.parametrize("name", models.MODELS)
 def test_outputs_are_the_same_bit_for_bit(name: str) -> None:

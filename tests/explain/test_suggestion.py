@@ -101,6 +101,7 @@ def test_terms_of_edges_keep_their_edges() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.slow
 def test_a_run_gets_a_suggestion(tmp_path_factory: pytest.TempPathFactory) -> None:
     pytest.importorskip("lightning")
     pytest.importorskip("tokenizers")

@@ -74,7 +74,7 @@ def untrained(recipe: Recipe, path: Path) -> None:
         write_tokenizer(folder, splits.tokenizer)
     folder.write_json(RECIPE, record)
     keep_preprocessing(folder, splits)
-    folder.write_weights(model.state_dict())
+    folder.write_tensors("model.safetensors", model.state_dict())
     keep_held_out(folder, model, splits)
     folder.write_log([{"epoch": 1.0, "train/loss": 1.0, "val/loss": 1.0}])
     folder.write_json(METRICS, {"val/loss": 1.0, "test/loss": 1.0, "seconds": 1.0})

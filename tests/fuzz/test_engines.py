@@ -17,6 +17,7 @@ SEED = 2026
 CHUNK = 50
 
 
+@pytest.mark.slow(after=2)
 @pytest.mark.parametrize("first", range(0, 500, CHUNK))
 def test_random_graphs(first: int) -> None:
     summary = run_cases(SEED, range(first, first + CHUNK))
@@ -35,6 +36,7 @@ def test_the_bound_holds_and_is_not_loose() -> None:
     assert (away / dot.error).max() > 0.1
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("score", ["dot", "own", "tanh", "gelu", "silu", "leaky_relu"])
 @pytest.mark.parametrize("indirect", [False, True])
 def test_the_gradients_of_the_oracle_are_differences_of_its_output(

@@ -20,6 +20,7 @@ def test_damaged_files_are_named_or_read_as_they_are() -> None:
     assert seen["the same"] + seen["other data"] > 10
 
 
+@pytest.mark.slow
 def test_the_fuzz_finds_a_reader_that_does_not_name_its_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

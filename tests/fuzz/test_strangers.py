@@ -62,6 +62,7 @@ def careless_wait(_words: list[str]) -> int:
     return len(Path("fifo").read_bytes())
 
 
+@pytest.mark.slow(after=2)
 @pytest.mark.parametrize(
     ("careless", "said"),
     [

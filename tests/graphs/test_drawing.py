@@ -26,12 +26,14 @@ def picture(graph: Graph) -> torch.Tensor:
     return torch.frombuffer(bytearray(canvas.buffer_rgba()), dtype=torch.uint8)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("spec", REPRESENTATIVES, ids=str)
 def test_every_pattern_has_a_picture(spec: Spec) -> None:
     sizes = [n for n in (8, 6, 5, 4, 3, 2, 1, 0) if spec.matrix(n, n) is not None]
     assert picture(spec.bind(sizes[0], sizes[0])).unique().numel() > 1
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     "sizes", [(0, 0), (1, 1), (0, 3), (3, 0), (1, 4), (4, 1), (40, 40)], ids=str
 )

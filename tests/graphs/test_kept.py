@@ -133,6 +133,7 @@ def test_a_dense_matrix_is_read_once() -> None:
     assert graph.dense().all()
 
 
+@pytest.mark.slow(after=2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_graph_in_use_can_be_saved(engine: str) -> None:
     """What is derived of it has functions, addresses and other devices, and stays here."""

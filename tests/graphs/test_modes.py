@@ -126,7 +126,7 @@ MODES = {
 }
 
 
-@pytest.mark.quick(cases=21)
+@pytest.mark.slow(every=3)
 @EVERY
 @pytest.mark.parametrize("mode", MODES)
 def test_a_graph_met_in_a_mode_trains_afterwards(name: str, mode: str) -> None:
@@ -147,6 +147,7 @@ def test_no_cached_value_is_rounded_by_autocast() -> None:
     torch.testing.assert_close(kept, weights())
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("grad", [True, False])
 @EVERY
 def test_meta_tensors_give_shapes(name: str, grad: bool) -> None:

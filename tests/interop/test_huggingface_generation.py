@@ -15,6 +15,7 @@ WRITERS = [name for name in TEXT if name not in ("bert", "roberta")]
 NEW, END, PADDING = 9, 2, 5  # a padding that is not 0, which transformers takes for none
 
 
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("penalty", [None, 1.0, 0.0, 2.0])
 def test_texts_after_prompts_of_several_lengths(name: str, penalty: float | None) -> None:

@@ -139,7 +139,7 @@ def agree(mine: tuple[Tensor, list[Tensor]], other: tuple[Tensor, list[Tensor]])
         close(one, two)
 
 
-@pytest.mark.quick(cases=19)
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_model_on_its_own_graph_is_theirs(name: str, padding: str) -> None:
@@ -163,6 +163,7 @@ def test_left_padding_attends_to_nothing_while_eager_averages_all_values() -> No
     assert not states[~mask.bool()].allclose(expected[~mask.bool()], atol=0.1)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_model_on_a_graph_is_theirs_under_the_same_mask(name: str, padding: str) -> None:
@@ -287,6 +288,7 @@ def test_masks_of_ones_own_of_each_member_and_head(heads: int, dtype: torch.dtyp
     close(model(ids, attention_mask=first)[0], other(ids, attention_mask=first)[0])
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
 @pytest.mark.parametrize("name", ["bert", "llama", "t5"])
@@ -362,7 +364,7 @@ FEW = ("gpt2", "mistral", "gemma3")
 """Layers that attend to all, to a window, and one of each."""
 
 
-@pytest.mark.quick(cases=4)
+@pytest.mark.slow(after=2)
 @pytest.mark.parametrize("name", WRITERS)
 def test_they_write_what_they_write_without_us(name: str) -> None:
     """With the two caches that grow and that do not; ``FEW`` with beams and without a cache."""
@@ -373,6 +375,7 @@ def test_they_write_what_they_write_without_us(name: str) -> None:
                 same_text(mine, written(name, "sdpa", None, **options))
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", FEW)
 def test_with_a_cache_they_write_on_a_graph_what_they_write_without(name: str) -> None:
     graph = graphs.window(2) | graphs.hubs([0])
@@ -439,7 +442,7 @@ def test_a_saved_model_is_loaded_on_our_engines(tmp_path: Path) -> None:
     assert "edgewise" not in (tmp_path / "again" / "config.json").read_text()
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["transformers", "edgewise"])
 def test_registered_whichever_is_imported_first(first: str) -> None:
     ours = "import edgewise.interop.huggingface as ours"
@@ -557,6 +560,7 @@ def test_the_last_query_of_a_causal_mask_is_aligned_with_the_last_key(
     close(out.transpose(1, 2), expected)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("padding", ["none", "right"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_model_evaluated_in_inference_mode_trains_afterwards(name: str, padding: str) -> None:

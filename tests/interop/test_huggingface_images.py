@@ -32,6 +32,7 @@ MAE = {
 }
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("window", [3, 6, 2])
 @pytest.mark.parametrize("head", ["SwinForImageClassification", "SwinModel"])
 def test_swin_is_theirs(head: str, window: int, tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def compared(ours: nn.Module, theirs: nn.Module, ids: Tensor, mask: Tensor | Non
     close(mine, theirs.bert.encoder.layer[1].attention.self.key.weight.grad)
 
 
-@pytest.mark.quick(cases=14)
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("length", [1, 17, 18, 19, 20, 27, 28, 39])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
@@ -228,6 +228,7 @@ def test_bigbird_gives_the_states_logits_and_gradients_of_theirs(
     )
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("length", [1024, 1000, 3072])
 @pytest.mark.parametrize("most", [1024, 4096])
 def test_bigbird_at_the_lengths_of_the_paper(length: int, most: int) -> None:

@@ -57,7 +57,7 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.quick(cases=4)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("kind", ["ForMaskedLM", "ModelWithLMHead"])
 def test_states_and_logits_are_theirs(variant: str, kind: str) -> None:

@@ -38,6 +38,7 @@ def assert_close(tensors: Sequence[Tensor], pyg_tensors: Sequence[Tensor], limit
         torch.testing.assert_close(tensor, pyg_tensor, rtol=0, atol=limit * largest)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("dtype", LIMITS, ids=str)
 @pytest.mark.parametrize("case", CONFIGURATIONS, ids=str)
 def test_outputs_and_gradients_are_pygs(case: Case, dtype: torch.dtype) -> None:

@@ -43,19 +43,20 @@ def calls() -> list[tuple[torch.Tensor, ...]]:
     ]
 
 
-@pytest.mark.quick(cases=2)
+@pytest.mark.slow(after=2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_compiles_in_one_piece(name: str) -> None:
     agrees(LAYERS[name](), calls())
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOOPED)
 def test_a_layer_that_adds_loops_compiles(name: str) -> None:
     """In pieces: how many loops there are already depends on the edges."""
     agrees(LOOPED[name](), calls(), fullgraph=False)
 
 
+@pytest.mark.slow
 def test_edge_features_compile() -> None:
     given = [(*call, torch.randn(call[1].shape[1], 2)) for call in calls()]
     agrees(pyg.GMMConv(8, 8, dim=2, kernel_size=3), given)
@@ -73,6 +74,7 @@ def recorded_calls(case: Case) -> list[tuple[Tensor, ...]]:
     ]
 
 
+@pytest.mark.slow(every=8)
 @pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
 @pytest.mark.parametrize("case", CONFIGURATIONS, ids=str)
 def test_a_traced_layer_computes_other_graphs(case: Case) -> None:
@@ -83,6 +85,7 @@ def test_a_traced_layer_computes_other_graphs(case: Case) -> None:
         torch.testing.assert_close(traced(*call), pyg_layer(*call))
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("case", EACH_LAYER, ids=str)
 def test_an_exported_layer_computes_other_graphs(case: Case) -> None:
     layer, pyg_layer = (twin.eval() for twin in twins(case, "random", torch.float32))

@@ -62,6 +62,7 @@ def explained(model: Model, algorithm: Any, node_mask: str | None = None) -> Any
     return explainer(X, EDGES, index=3)
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", LAYERS)
 def test_gnn_explainer_gives_the_same_masks(name: str) -> None:
     ours_, theirs_ = (explained(one, GNNExplainer(epochs=20), "attributes") for one in pair(name))

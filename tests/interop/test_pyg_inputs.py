@@ -82,6 +82,7 @@ def test_an_edge_index_object(case: Case) -> None:
     assert_agree(case, x, known, **edge)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.filterwarnings("ignore:Sparse", "ignore:Converting sparse")
 @pytest.mark.parametrize("layout", ["csr", "coo"])
 @pytest.mark.parametrize("graph", ["random", "self_loops", "isolated_node"])
@@ -185,7 +186,7 @@ def test_with_dropout_the_weights_returned_are_those_used(name: str) -> None:
     assert_same(out, expected.flatten(1))
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("case", ATTENTION, ids=str)
 def test_dropout_is_for_training_and_drops_the_asked_share(case: Case) -> None:
     x, index, _ = example(case)

@@ -40,6 +40,7 @@ def inputs(kind: str, tokens: Tokens) -> tuple[object, ...]:
     return (tokens, torch.tensor([0, 4, 8])) if kind == "tokens" else (tokens,)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", ["bert", "gpt", "llama", "lstm"])
 @pytest.mark.parametrize("kind", ["tokens", "words", "mean", "class", "max"])
 def test_packed_and_padded_give_the_same_outputs_and_gradients(name: str, kind: str) -> None:

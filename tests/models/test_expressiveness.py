@@ -33,6 +33,7 @@ def molecule() -> tuple[Tensor, Tensor, Tensor]:
     return upper | upper.T, torch.randn(NODES, WIDTH), order
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(
     "pool", [Pool("sum"), Pool("mean"), Pool("max"), AttentionPool(3)], ids=repr
 )
@@ -58,6 +59,7 @@ def test_an_mlp_on_the_adjacency_matrix_is_neither_invariant_nor_equivariant(
     assert (out[order] - other).abs().max() > 1e-3  # one number for each node
 
 
+@pytest.mark.slow
 def test_over_smoothing_and_its_remedy() -> None:
     """Depth makes GCN and GAT forget which node is which; MAGNA's blocks forget far less.
 

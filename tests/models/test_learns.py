@@ -288,6 +288,7 @@ def test_beats_the_best_constant(name: str, tmp_path: Path) -> None:
     assert not unknown, "parameters without a gradient"
 
 
+@pytest.mark.slow
 def test_a_model_with_a_zeroed_output_is_found(tmp_path: Path) -> None:
     def zero(model: nn.Module) -> None:
         model.register_forward_hook(lambda _module, _inputs, out: 0 * out)

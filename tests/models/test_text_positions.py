@@ -54,6 +54,7 @@ def test_initial_weights_and_losses_of_the_default_are_unchanged(name: str) -> N
         )
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("model", DEFAULTS)
 @pytest.mark.parametrize("positions", NAMES)
 def test_every_weight_gets_a_gradient(model: str, positions: str) -> None:
@@ -71,6 +72,7 @@ def test_only_without_positions_is_the_order_of_tokens_lost(positions: str) -> N
     assert same is (positions == "none")
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", DEFAULTS)
 @pytest.mark.parametrize("positions", NAMES[1:])
 def test_positions_change_the_states(name: str, positions: str) -> None:
@@ -83,6 +85,7 @@ def test_positions_change_the_states(name: str, positions: str) -> None:
         assert relative == {None} if kept is None else len(relative - {None}) == 2
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("positions", OF_A_LENGTH)
 @pytest.mark.parametrize("name", ["gpt", "transformer"])
 def test_decoding_with_a_cache_equals_the_whole_text(name: str, positions: str) -> None:

@@ -272,10 +272,10 @@ def test_what_is_kept_is_there_before_another_stream_meets_it(
     second, streams = torch.device("cuda", 1), {}
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda d: streams.setdefault(d, Stream()))
-    with dispatch_modes.persist_on(second):
+    with dispatch_modes.disable_modes(second):
         assert not streams
     assert {device: stream.waited for device, stream in streams.items()} == {second: 1}
-    with dispatch_modes.persist_on(torch.device("cpu")):
+    with dispatch_modes.disable_modes(torch.device("cpu")):
         pass
     assert len(streams) == 1
 
@@ -285,13 +285,13 @@ def test_all_that_is_kept_of_a_graph_is_made_so(monkeypatch: pytest.MonkeyPatch)
     entered: list[torch.device] = []
 
     @contextmanager
-    def persist_on(device: torch.device) -> Iterator[None]:
+    def disable_modes(device: torch.device = dispatch_modes.CPU) -> Iterator[None]:
         entered.append(device)
         yield
 
     for module in (dispatch_modes, graphs.graph, launch.TritonSide.__module__):
         target = module if isinstance(module, str) else module.__name__
-        monkeypatch.setattr(f"{target}.persist_on", persist_on)
+        monkeypatch.setattr(f"{target}.disable_modes", disable_modes)
     graph = graphs.edges(MIXED.edge_index, (9, 8))
     with recorded():
         step = a_step("bias from a table", graph=graph)
@@ -306,7 +306,7 @@ def test_a_first_use_inside_of_a_capture_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with (
         pytest.raises(RuntimeError, match="run the captured code once before"),
-        dispatch_modes.persist_on(torch.device("cuda")),
+        dispatch_modes.disable_modes(torch.device("cuda")),
     ):
         pass
 

@@ -68,8 +68,9 @@ def check_range(
     if below is not None:
         bounds += f" to below {below}" if above is None else f" and below {below}"
         valid = valid and value < below
-    kind = "an integer" if integer else "a number"
-    _check(valid, argument, kind + bounds, value, remedy)
+    if not valid:
+        kind = "an integer" if integer else "a number"
+        raise ArgumentError(argument, expected=kind + bounds, got=repr(value), remedy=remedy)
 
 
 def check_seed(argument: str, value: int) -> None:
@@ -92,14 +93,20 @@ def check_shares(held_out: Mapping[str, float], remedy: str) -> None:
 
 def check_divides(argument: str, divisor: int, number: int, what: str, remedy: str) -> None:
     """Raise ArgumentError unless ``divisor`` divides ``number``, which the error calls ``what``."""
-    valid = divisor >= 1 and number % divisor == 0
-    _check(valid, argument, f"a divisor of {what} {number}", divisor, remedy)
+    if divisor < 1 or number % divisor:
+        expected = f"a divisor of {what} {number}"
+        raise ArgumentError(argument, expected=expected, got=repr(divisor), remedy=remedy)
 
 
 def check_even(argument: str, value: int, why: str) -> None:
     """Raise ArgumentError if an integer is odd; the error gives the reason ``why``."""
-    expected = f"an even number, because {why}"
-    _check(value % 2 == 0, argument, expected, value, f"add 1 to {argument}")
+    if value % 2:
+        raise ArgumentError(
+            argument,
+            expected=f"an even number, because {why}",
+            got=repr(value),
+            remedy=f"add 1 to {argument}",
+        )
 
 
 def check_features(features: Tensor) -> None:
@@ -251,8 +258,3 @@ def describe(value: object) -> str:
         layout = "" if value.layout is torch.strided else f", {value.layout}"
         return f"{value.dtype} of shape {list(value.shape)}{layout}"
     return type(value).__name__
-
-
-def _check(valid: bool, argument: str, expected: str, value: object, remedy: str) -> None:
-    if not valid:
-        raise ArgumentError(argument, expected=expected, got=repr(value), remedy=remedy)

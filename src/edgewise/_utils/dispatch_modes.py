@@ -22,18 +22,12 @@ OBJECTS_ARE_CONSTANTS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2,
 """Whether functions that ``torch.compile`` calls while tracing may have any object as argument."""
 
 
-def disable_modes() -> AbstractContextManager[object]:
+def disable_modes(device: torch.device = CPU) -> AbstractContextManager[object]:
     """Return a context without modes of PyTorch, for creating tensors that later calls use, too.
 
     A tensor created under ``torch.inference_mode()`` cannot be saved for a backward pass. One
     created under ``torch.device("meta")`` or while ``torch.export`` traces has no data. One created
     in a ``torch.func`` transform is invalid after it, and autocast may round to 16 bits.
-    """
-    return persist_on(CPU)
-
-
-def persist_on(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context like :func:`disable_modes`, for creating cached tensors on this device.
 
     On a GPU, leaving the context waits until the tensors are computed, because another CUDA stream
     may use them; RuntimeError if a CUDA graph is being captured.

@@ -19,16 +19,20 @@ try:
 except ImportError:  # Windows has no locks of this kind, so stale folders stay there.
     fcntl = None  # type: ignore[assignment]
 
-PREFIX, SUFFIX = ".edgewise-", ".part"
+TEMPORARY = ".edgewise-*.part"
+"""Names of temporary folders: * is random."""
+DPI = 150
 
 
-def write_file(path: Path, fill: Callable[[Path], object]) -> Path:
+def write_file(path: Path, fill: Callable[[Path], object], *, replace: bool = True) -> Path:
     """Write a file atomically by ``fill``, which writes to a temporary path, and return its path.
 
     An existing file keeps its permissions. A link is replaced; the file that it names is not
-    changed.
+    changed. Without ``replace``, an existing file raises FileExistsError.
     """
-    with temporary_file(path) as temporary:
+    with temporary_folder(path.parent) as folder:
+        temporary = folder / path.name
+        temporary.touch(exist_ok=False)
         mode = stat.S_IMODE(temporary.stat().st_mode)
         with suppress(FileNotFoundError):
             status = path.lstat()
@@ -36,7 +40,16 @@ def write_file(path: Path, fill: Callable[[Path], object]) -> Path:
         fill(temporary)
         # Some libraries write another file with mode 0600 in its place.
         temporary.chmod(mode)
-        temporary.replace(path)
+        if replace:
+            temporary.replace(path)
+            return path
+        try:
+            os.link(temporary, path)  # This is atomic, and fails if the file exists.
+        except FileExistsError:
+            raise
+        except OSError:  # The file system has no hard links.
+            with path.open("xb") as file:
+                file.write(temporary.read_bytes())
     return path
 
 
@@ -46,16 +59,7 @@ def write_figure(path: Path | str, figure: Figure) -> None:
     if not path.suffix:
         path = path.with_name(f"{path.name}.{figure.canvas.get_default_filetype()}")
     form = path.suffix[1:].lower()
-    write_file(path, lambda file: figure.savefig(file, dpi=150, format=form))
-
-
-@contextmanager
-def temporary_file(path: Path) -> Iterator[Path]:
-    """Yield an empty file of the same name in a temporary folder beside ``path``."""
-    with temporary_folder(path.parent) as folder:
-        temporary = folder / path.name
-        temporary.touch(exist_ok=False)
-        yield temporary
+    write_file(path, lambda file: figure.savefig(file, dpi=DPI, format=form))
 
 
 @contextmanager
@@ -67,7 +71,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
     """
     remove_stale(parent)
     # The name is known before the folder exists, so that an interrupt at any time deletes it.
-    folder = parent / f"{PREFIX}{token_hex(8)}{SUFFIX}"
+    folder = parent / TEMPORARY.replace("*", token_hex(8))
     descriptor: int | None = None
     try:
         while not folder.is_dir():  # Another process may delete the folder before it is locked.
@@ -82,14 +86,9 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
             os.close(descriptor)
 
 
-def temporary_folders(parent: Path) -> list[Path]:
-    """Return the temporary folders in ``parent``."""
-    return list(parent.glob(f"{PREFIX}*{SUFFIX}"))
-
-
 def remove_stale(parent: Path) -> None:
     """Delete the temporary folders in ``parent`` that killed processes of this user have left."""
-    for folder in temporary_folders(parent):
+    for folder in list(parent.glob(TEMPORARY)):
         descriptor = _lock(folder, wait=False)
         if descriptor is not None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import torch
@@ -53,7 +54,6 @@ from edgewise.engines.call import (
 from edgewise.engines.costs import costs_on
 from edgewise.engines.layouts import MAKERS, execution_parts, graph_facts, layout_of
 from edgewise.engines.merge import merge_attention, merge_work
-from edgewise.engines.native.operator import cached_choice
 from edgewise.engines.plan import Choice, Plan, choose, plan
 from edgewise.engines.reference import EdgeLayout, expand, largest_scores
 from edgewise.graphs import Graph, Pattern
@@ -173,7 +173,7 @@ def attend(
     )
     engine = engine_for(engine)
     out: Tensor
-    # The test of is_intercepted, inlined because every attention call passes here.
+    # The test of is_intercepted, inlined because every call passes here.
     if not torch.compiler.is_compiling() and ACTIVE.get():
         out = intercepted("attend", lambda call, graph: _attend(call, graph, engine), call, graph)
     else:
@@ -378,14 +378,14 @@ def _attend(call: AttentionCall, graph: Graph, engine: str) -> Tensor:
     if device != "meta" and torch.is_autocast_enabled(device):
         with without_autocast(call.query.device):
             return _attend(call, graph, engine)
-    choice = _choose(call, graph, engine)
+    choice = _choose(_fields(call, graph), graph, engine)
     # The number of parts is tested here, which saves a function call for most graphs.
     if engine == "auto" and len(graph.parts) > 1:
         subcalls = _faster_parts(call, graph, choice)
         if subcalls:
             return merge_attention([_with_lse(*subcall) for subcall in subcalls])[0]
     chosen = ENGINES[choice.engine]
-    if not chosen.grouped_heads:
+    if not chosen.grouped_heads and call.key.shape[-2] != call.query.shape[-2]:
         call = call.ungrouped()
     # The same as layout_of, without a function call.
     return chosen.attend(call, graph.derived(MAKERS[chosen.layout]))
@@ -443,7 +443,7 @@ def attend_with_lse(
     engine = engine_for(engine)
 
     def compute(call: AttentionCall, graph: Graph) -> tuple[Tensor, Tensor]:
-        return _with_lse(call, graph, _choose(call, graph, engine, lse=True))
+        return _with_lse(call, graph, _choose(_fields(call, graph, lse=True), graph, engine))
 
     if is_intercepted():
         out, lse = intercepted("attend_with_lse", compute, call, graph)
@@ -471,7 +471,8 @@ def explain_plan(
            reference  about 455 ms
     """
     call, graph = checked_call(query, key, value, graph, **options)
-    single_pass = plan(_problem(call, graph), ENGINES)
+    problem = _problem(call, graph)._replace(duplicates=graph.has_duplicates)
+    single_pass = plan(problem, ENGINES)
     subcalls = _faster_parts(call, graph, single_pass.choices[0])
     return replace(single_pass, parts=tuple((repr(g), choice) for _, g, choice in subcalls))
 
@@ -520,7 +521,7 @@ def aggregate(
         checked = checked_term("weight", weight, graph.num_edges, value)
         assert isinstance(checked, Tensor)
         weight = checked
-    if is_intercepted():
+    if not torch.compiler.is_compiling() and ACTIVE.get():  # As in attend.
 
         def compute(value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce) -> Tensor:
             return _aggregate(value, weight, graph, reduce, engine)
@@ -533,8 +534,13 @@ def aggregate(
 def _aggregate(
     value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, engine: str
 ) -> Tensor:
+    device = value.device.type
+    if device != "meta" and torch.is_autocast_enabled(device):  # As in _attend.
+        with without_autocast(value.device):
+            return _aggregate(value, weight, graph, reduce, engine)
     heads, width = value.shape[-2:]
     problem = Problem(
+        *graph.derived(graph_facts),
         operation="aggregate",
         batch=value.shape[:-3].numel(),
         heads=heads,
@@ -543,59 +549,61 @@ def _aggregate(
         device=value.device,
         dtype=value.dtype,
         reduce=reduce,
-        **graph_facts(graph),
     )
-    engine = engine_for(engine)
-    chosen = ENGINES[choose(problem, ENGINES, engine).engine]
-    with without_autocast(value.device):
-        return chosen.aggregate(value, weight, reduce, layout_of(graph, chosen.layout))
+    chosen = ENGINES[_choose(problem, graph, engine_for(engine)).engine]
+    return chosen.aggregate(value, weight, reduce, graph.derived(MAKERS[chosen.layout]))
 
 
-def _choose(call: AttentionCall, graph: Graph, engine: str, *, lse: bool = False) -> Choice:
-    """Choose the engine for a call, and cache the choice on the graph; see :func:`choose`."""
+@lru_cache(maxsize=1024)
+def cached_choice(fields: tuple[Any, ...], engine: str) -> Choice | None:
+    """Return :func:`choose`, computed once for all calls and graphs with the same properties."""
+    return choose(Problem(*fields), ENGINES, engine)
+
+
+def _choose(fields: tuple[Any, ...], graph: Graph, engine: str = "auto") -> Choice:
+    """Choose the engine for a call; raise ArgumentError if the named engine does not support it.
+
+    ``fields`` are those of a ``Problem``.
+    """
     # Do not cache the choice while compiling, because sizes may be symbols, or under torch.func,
     # where few engines work.
     if is_tracing() or (engine != "auto" and in_functorch_transform()):
-        return choose(_problem(call, graph, lse=lse), ENGINES, engine)
-    alike = (
-        engine,
-        lse,
-        call.query.dtype,
-        call.query.shape,
-        call.value.shape,
-        call.batch,
-        type(call.score),
-        call.dropout > 0,
-        type(call.bias),
-        call.gain is None,
-        call.edge_key is None and call.edge_value is None,
-        call.normaliser is None,
-    )
-    chosen: dict[Any, Choice] = graph.cached("chosen", dict)
-    return cached_choice(
-        chosen, alike, lambda: choose(_problem(call, graph, lse=lse), ENGINES, engine)
-    )
+        choice = choose(Problem(*fields), ENGINES, engine)
+    else:
+        choice = cached_choice(fields, engine)
+    # Duplicates take long to find, and matter only to "dense" and to the text of an error.
+    if choice is None or (choice.engine == "dense" and graph.has_duplicates):
+        problem = Problem(*fields)._replace(duplicates=graph.has_duplicates)
+        return choose(problem, ENGINES, engine) or plan(problem, ENGINES, engine).choices[0]
+    return choice
 
 
 def _problem(call: AttentionCall, graph: Graph, *, lse: bool = False) -> Problem:
-    return Problem(
-        operation="attend",
-        batch=call.batch.numel(),
-        heads=call.query.shape[-2],
-        width=call.query.shape[-1],
-        value_width=call.value.shape[-1],
-        device=call.query.device,
-        dtype=call.query.dtype,
-        score=call.score,
-        bias=call.bias is not None,
-        table=isinstance(call.bias, TableBias),
-        offsets=isinstance(call.bias, OffsetBias),
-        gain=call.gain is not None,
-        edge_vectors=not (call.edge_key is None and call.edge_value is None),
-        dropout=call.dropout,
-        lse=lse,
-        entmax=call.normaliser is not None,
-        **graph_facts(graph),
+    return Problem(*_fields(call, graph, lse=lse))
+
+
+def _fields(call: AttentionCall, graph: Graph, *, lse: bool = False) -> tuple[Any, ...]:
+    """Return the fields of :func:`_problem`, without the 2 µs that a named tuple takes."""
+    query, bias = call.query, call.bias
+    heads, width = query.shape[-2:]
+    return (
+        *graph.derived(graph_facts),
+        "attend",
+        call.batch.numel(),
+        heads,
+        width,
+        call.value.shape[-1],
+        query.device,
+        query.dtype,
+        type(call.score),
+        bias is not None,
+        isinstance(bias, TableBias),
+        isinstance(bias, OffsetBias),
+        call.gain is not None,
+        not (call.edge_key is None and call.edge_value is None),
+        call.dropout > 0,
+        lse,
+        call.normaliser is not None,
     )
 
 
@@ -610,7 +618,7 @@ def _faster_parts(
     if loses_lse(call, graph):
         return []
     subcalls = [
-        (subcall, subgraph, choose(_problem(subcall, subgraph, lse=True), ENGINES))
+        (subcall, subgraph, _choose(_fields(subcall, subgraph, lse=True), subgraph))
         for subcall, subgraph in _split(call, graph)
     ]
     width = call.query.shape[-2] * call.value.shape[-1]

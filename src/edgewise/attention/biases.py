@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise._utils.dispatch_modes import detach_from_inference, persist_on
+from edgewise._utils.dispatch_modes import detach_from_inference, disable_modes
 from edgewise._utils.errors import ArgumentError
 
 T = TypeVar("T")
@@ -143,7 +143,7 @@ class Offsets:
         if self.classes.is_meta:
             return self.classes.new_empty(graph.num_edges)
         # The index is cached, so it must be valid in calls under other PyTorch modes.
-        with persist_on(self.classes.device):
+        with disable_modes(self.classes.device):
             return self.classes[self.source_place[graph.source] - self.target_place[graph.target]]
 
     def to(self, device: torch.device) -> Offsets:

@@ -16,7 +16,7 @@ from edgewise._utils.torch_internals import in_functorch_transform, is_tracing
 from edgewise.attention.biases import EdgeTerm, EdgeVector, Projected, TableBias
 from edgewise.attention.normalisers import NORMALISERS, Entmax, Normaliser, alpha_out_of_range
 from edgewise.attention.scores import Additive
-from edgewise.engines.call import accumulator
+from edgewise.engines.call import ACCUMULATORS
 
 
 def in_autocast_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,8 +59,7 @@ def checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
     alpha = normaliser.alpha
     if not isinstance(alpha, Tensor):
         return None if alpha == 1 else normaliser
-    _check_floats("normaliser.alpha", alpha)
-    _same_device("normaliser.alpha", alpha, query)
+    _check_floats("normaliser.alpha", alpha, query)
     heads = query.shape[-2]
     if tuple(alpha.shape) not in ((heads,), (1,), ()):
         raise ArgumentError(
@@ -72,17 +71,17 @@ def checked_normaliser(normaliser: Normaliser, query: Tensor) -> Entmax | None:
     plain = not (is_tracing((alpha,)) or in_functorch_transform() or alpha.is_meta)
     if plain and not bool(((alpha >= 1) & (alpha <= 2)).all()):
         raise alpha_out_of_range(f"from {float(alpha.min()):g} to {float(alpha.max()):g}")
-    return Entmax(alpha.to(accumulator(query)).expand(heads))
+    return Entmax(alpha.to(ACCUMULATORS[query.dtype]).expand(heads))
 
 
 def checked_term(
     name: str, term: EdgeTerm | None, num_edges: int, nodes: Tensor
 ) -> EdgeTerm | None:
-    """Check a bias, gain or weight of edges, and convert it to :func:`accumulator`'s dtype."""
+    """Check a bias, gain or weight of edges, and convert it to its dtype in ``ACCUMULATORS``."""
     if term is None:
         return None
     numbers = term.table if isinstance(term, TableBias) else term
-    _check_floats(name, numbers)
+    _check_floats(name, numbers, nodes)
     shape = term.shape
     heads = nodes.shape[-2]
     if len(shape) < 2 or shape[-2] != num_edges or shape[-1] not in (1, heads):
@@ -93,14 +92,13 @@ def checked_term(
             remedy="give one row per edge, in the order of graph.edge_index, and one column per "
             "head, or a single column",
         )
-    _same_device(name, numbers, nodes)
-    return term.to(accumulator(nodes))
+    return term.to(ACCUMULATORS[nodes.dtype])
 
 
 def checked_vector(
     name: str, vector: EdgeVector | None, num_edges: int, nodes: Tensor
 ) -> EdgeVector | None:
-    """Check edge vectors, and convert them to :func:`accumulator`'s dtype unless all is 16-bit."""
+    """Check edge vectors, and convert them as biases unless all is 16-bit."""
     if vector is None:
         return None
     tensors = [vector] if isinstance(vector, Tensor) else [vector.features, vector.weight]
@@ -109,8 +107,7 @@ def checked_vector(
     else:
         shape = tuple(vector.shape[-3:])
     for tensor in tensors:
-        _check_floats(name, tensor)
-        _same_device(name, tensor, nodes)
+        _check_floats(name, tensor, nodes)
     heads, width = nodes.shape[-2:]
     if shape != (num_edges, heads, width):
         raise ArgumentError(
@@ -121,7 +118,7 @@ def checked_vector(
         )
     if isinstance(vector, Tensor) and max(vector.dtype.itemsize, nodes.dtype.itemsize) <= 2:
         return vector
-    return vector.to(accumulator(nodes))
+    return vector.to(ACCUMULATORS[nodes.dtype])
 
 
 def common_batch(**arguments: Tensor | TableBias | Projected | None) -> torch.Size:
@@ -167,10 +164,12 @@ def check_additive(score: Additive, query: Tensor) -> None:
             got=f"shape {list(score.weight.shape)}",
             remedy="give one vector per head",
         )
-    _same_device("score.weight", score.weight, query)
+    if score.weight.device != query.device:
+        raise _other_device("score.weight", score.weight, query)
 
 
-def _check_floats(name: str, x: Tensor) -> None:
+def _check_floats(name: str, x: Tensor, nodes: Tensor) -> None:
+    """Raise ArgumentError unless ``x`` has floats and is on the device of the nodes."""
     if not isinstance(x, Tensor) or not x.dtype.is_floating_point:
         raise ArgumentError(
             name,
@@ -178,13 +177,14 @@ def _check_floats(name: str, x: Tensor) -> None:
             got=describe(x),
             remedy=f"convert {name} with torch.as_tensor({name}).to(torch.float32)",
         )
-
-
-def _same_device(name: str, x: Tensor, nodes: Tensor) -> None:
     if x.device != nodes.device:
-        raise ArgumentError(
-            name,
-            expected=f"a tensor on {nodes.device}, the device of the nodes",
-            got=f"a tensor on {x.device}",
-            remedy=f"move {name} with .to({str(nodes.device)!r})",
-        )
+        raise _other_device(name, x, nodes)
+
+
+def _other_device(name: str, x: Tensor, nodes: Tensor) -> ArgumentError:
+    return ArgumentError(
+        name,
+        expected=f"a tensor on {nodes.device}, the device of the nodes",
+        got=f"a tensor on {x.device}",
+        remedy=f"move {name} with .to({str(nodes.device)!r})",
+    )

@@ -194,6 +194,7 @@ def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
     if engine_for("auto") == REFERENCE.name:
         return REFERENCE
     problem = Problem(
+        *graph.derived(graph_facts),
         operation="edges",
         batch=1,
         heads=1,
@@ -201,7 +202,6 @@ def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
         value_width=0,
         device=like.device,
         dtype=like.dtype,
-        score=score,
-        **graph_facts(graph),
+        score=type(score),
     )
     return next(engine for engine in EDGE_ENGINES if not engine.refuses(problem))

@@ -5,10 +5,9 @@ The properties of the call, such as device and dtype, decide which engine comput
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,12 +17,20 @@ from edgewise.attention.biases import EdgeTerm, EdgeVector
 from edgewise.attention.normalisers import Entmax
 from edgewise.attention.scores import Score
 
+ACCUMULATORS = {
+    torch.float32: torch.float32,
+    torch.float64: torch.float64,
+    torch.bfloat16: torch.float32,
+    torch.float16: torch.float32,
+}
+"""Dict from the dtype of query, key and value to the dtype in which the engines sum."""
+
 
 @dataclass(eq=False)  # Frozen dataclasses take twice as long to create.
 class AttentionCall:
     """Arguments of ``attend`` after all checks; query, key and value have the same dtype.
 
-    Edge terms and vectors have the dtype of :func:`accumulator`, or 16 bits for edge vectors of
+    Edge terms and vectors have the dtype in ``ACCUMULATORS``, or 16 bits for edge vectors of
     16-bit nodes.
     """
 
@@ -86,11 +93,6 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, enabled=False)
 
 
-def accumulator(x: Tensor) -> torch.dtype:
-    """Return the dtype for sums over this tensor: float64 for float64, otherwise float32."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 def can_read(*tensors: Tensor) -> bool:
     """Return whether the values of these tensors can be read at once: on a CPU, not traced."""
     return tensors[0].device.type == "cpu" and not (is_tracing(tensors) or in_functorch_transform())
@@ -109,36 +111,50 @@ def exceeds_lse(largest: Tensor) -> bool:
     if largest.is_meta or not largest.numel():
         return False
     size = largest.detach().abs()
-    bound = LEAST_DIGITS / torch.finfo(accumulator(largest)).eps
+    bound = LEAST_DIGITS / torch.finfo(ACCUMULATORS[largest.dtype]).eps
     return bool(((size > bound) & (size < torch.inf)).any())
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Properties of a call and its graph that determine the choice of an engine."""
+class GraphFacts(NamedTuple):
+    """Numbers by which a graph affects the choice of an engine."""
 
-    operation: str
     num_targets: int
     num_sources: int
     num_edges: int
-    batch: int
-    heads: int
-    width: int
-    value_width: int
+    grid: int  # Pairs of a target and a source in the dense layout.
+    full: bool  # Whether PyTorch's attention needs no mask.
+    tiled: int | None  # Pairs that the engine "tiles" computes; None if it cannot.
+    packed: bool  # Whether the graph consists of packed sequences; see ``tiles/varlen.py``.
+
+
+class Problem(NamedTuple):
+    """Properties of a call and its graph that determine the choice of an engine.
+
+    The first fields are those of :class:`GraphFacts`.
+    """
+
+    num_targets: int
+    num_sources: int
+    num_edges: int
     grid: int
     full: bool
     tiled: int | None
     packed: bool
-    duplicates: Callable[[], bool]
+    operation: str
+    batch: int
+    heads: int
+    width: int
+    value_width: int
     device: torch.device
     dtype: torch.dtype
-    score: Score = None
+    score: type[Any] = type(None)
     bias: bool = False
     table: bool = False  # Whether the bias is a table.
     offsets: bool = False  # Whether the bias is a table indexed by offset.
     gain: bool = False
     edge_vectors: bool = False
-    dropout: float = 0.0
+    dropout: bool = False
     lse: bool = False
     entmax: bool = False  # Whether the weights are normalised by entmax instead of softmax.
     reduce: str = "sum"
+    duplicates: bool = False  # Whether an edge occurs twice; only "dense" reads it.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import NoneType
 from typing import NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.attention.normalisers import Entmax
 from edgewise.attention.scores import Additive, Dot
-from edgewise.engines.call import AttentionCall, Problem, accumulator, can_read, exceeds_lse
+from edgewise.engines.call import ACCUMULATORS, AttentionCall, Problem, can_read, exceeds_lse
 from edgewise.engines.costs import Work
 from edgewise.engines.entmax import entmax
 from edgewise.engines.merge import softmax_with_lse
@@ -79,7 +80,7 @@ class Dense:
     def refuses(self, problem: Problem) -> list[str]:
         """Return the reasons why this engine cannot compute a call; an empty list if it can."""
         reasons = []
-        if problem.duplicates():
+        if problem.duplicates:
             reasons.append("a matrix cannot represent an edge that occurs twice")
         if problem.edge_vectors:
             reasons.append("edge_key and edge_value would need a vector for every pair of nodes")
@@ -111,7 +112,7 @@ class Dense:
                 "masked pair": masked * pairs,
                 "product": pairs * elements,
             }
-        custom = not (problem.score is None or isinstance(problem.score, Dot))
+        custom = not issubclass(problem.score, Dot | NoneType)
         return "dense scores", {
             "call": 1,
             "pair": pairs,
@@ -194,7 +195,7 @@ class Dense:
         return _nodes(out.to(value.dtype), layout)
 
     def _fused(self, problem: Problem) -> bool:
-        return isinstance(problem.score, Dot) and not (
+        return issubclass(problem.score, Dot) and not (
             problem.gain
             or problem.lse
             or problem.dropout
@@ -269,7 +270,7 @@ def _finite(term: EdgeTerm, *, or_dropped: bool = False) -> bool:
         return True
     if or_dropped:
         return bool(x.amax() < torch.inf)
-    return math.isfinite(x.sum(dtype=accumulator(x)).item())
+    return math.isfinite(x.sum(dtype=ACCUMULATORS.get(x.dtype)).item())
 
 
 def _best_kernels(query: Tensor) -> AbstractContextManager[None]:

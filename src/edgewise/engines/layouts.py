@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.engines import triton_rows
+from edgewise.engines.call import GraphFacts
 from edgewise.engines.dense import DenseLayout, Padding
 from edgewise.engines.native import library
 from edgewise.engines.reference import EdgeLayout
@@ -44,11 +45,6 @@ def layout_of(graph: Graph, kind: type[L]) -> L:
     return layout
 
 
-def graph_facts(graph: Graph) -> GraphFacts:
-    """Return the arguments of :class:`~edgewise.engines.call.Problem` that describe the graph."""
-    return {**graph.derived(_sizes), "duplicates": lambda: graph.has_duplicates}
-
-
 def execution_parts(graph: Graph) -> Sequence[Graph]:
     """Return the members of a union, which may be computed on different engines and then merged.
 
@@ -66,24 +62,6 @@ def _execution_parts(graph: Graph) -> Sequence[Graph]:
     return disjoint_union(runs, graph.num_targets, graph.num_sources), *others
 
 
-class GraphSizes(TypedDict):
-    """Type of the numbers by which a graph affects the choice of an engine."""
-
-    num_targets: int
-    num_sources: int
-    num_edges: int
-    grid: int
-    full: bool
-    tiled: int | None
-    packed: bool
-
-
-class GraphFacts(GraphSizes):
-    """Type of the arguments of :class:`~edgewise.engines.call.Problem` that describe the graph."""
-
-    duplicates: Callable[[], bool]
-
-
 def _edge_layout(graph: Graph) -> EdgeLayout:
     source, target = graph.edge_index
     return EdgeLayout(source, target, graph.num_targets, graph.num_sources)
@@ -96,11 +74,12 @@ def _rows_layout(graph: Graph) -> RowsLayout:
     return kind(source, target, graph.num_targets, graph.num_sources)
 
 
-def _sizes(graph: Graph) -> GraphSizes:
+def graph_facts(graph: Graph) -> GraphFacts:
+    """Return the numbers for the choice of an engine; call it as ``graph.derived(graph_facts)``."""
     blocks, rows, columns = _dense_shape(graph)
     num_edges, grid = graph.num_edges, blocks * rows * columns
     tiling = _tiling(graph)
-    return GraphSizes(
+    return GraphFacts(
         num_targets=graph.num_targets,
         num_sources=graph.num_sources,
         num_edges=num_edges,
@@ -127,8 +106,8 @@ def _dense_shape(graph: Graph) -> tuple[int, int, int]:
 def _dense_layout(graph: Graph) -> DenseLayout:
     shape = _dense_shape(graph)
     blocks, rows, columns = shape
-    sizes = graph.derived(_sizes)
-    num_pairs, full = sizes["grid"], sizes["full"]
+    facts = graph.derived(graph_facts)
+    num_pairs, full = facts.grid, facts.full
 
     def edges() -> EdgeLayout:
         return layout_of(graph, EdgeLayout)

@@ -135,8 +135,13 @@ def _about(seconds: float) -> str:
     return f"about {seconds * 1e3:.3g} ms"
 
 
-def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto") -> Choice:
-    """Return the first entry of :func:`plan` without checking engines that are slower."""
+def choose(
+    problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "auto"
+) -> Choice | None:
+    """Return the first entry of :func:`plan` without checking engines that are slower.
+
+    The result is None if :func:`plan` raises an error, because the named engine refuses the call.
+    """
     if engine in engines and not engines[engine].refuses(problem):
         return Choice(engine, math.nan)
     seconds_by_name = estimates(problem, engines) if engine == "auto" else {}
@@ -145,7 +150,7 @@ def choose(problem: Problem, engines: Mapping[str, Engine[Any]], engine: str = "
         seconds = seconds_by_name.pop(name)
         if not engines[name].refuses(problem):
             return Choice(name, seconds)
-    return plan(problem, engines, engine).choices[0]
+    return None
 
 
 def estimates(problem: Problem, engines: Mapping[str, Engine[Any]]) -> dict[str, float]:

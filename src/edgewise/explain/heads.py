@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise._utils.ragged import runs_and_positions, starts
-from edgewise.engines.call import AttentionCall, accumulator
+from edgewise.engines.call import ACCUMULATORS, AttentionCall
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, head_positions, model_of, naming_the_run
 from edgewise.explain.pruning import Heads, heads_by_name
@@ -192,7 +192,7 @@ class _Gains(NamedInterceptor):
             return call
         like = call.query
         shape = graph.num_edges, like.shape[-2]
-        dtype = accumulator(like)  # The kernels need gains in this dtype.
+        dtype = ACCUMULATORS[like.dtype]  # The kernels need gains in this dtype.
         gain = torch.ones(shape, dtype=dtype, device=like.device, requires_grad=True)
         self.used.setdefault(self.name, []).append(gain)
         call_gain = call.gain

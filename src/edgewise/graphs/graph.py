@@ -25,7 +25,6 @@ from edgewise._utils.arguments import check_range, describe
 from edgewise._utils.dispatch_modes import (
     detach_from_inference,
     disable_modes,
-    persist_on,
     while_tracing,
 )
 from edgewise._utils.errors import ArgumentError, counted
@@ -281,11 +280,11 @@ class Graph(Pattern):
 
     def in_degree(self) -> Tensor:
         """Return the number of edges into each target ``[num_targets]``."""
-        return self.cached("in_degree", lambda: _counts(self.target, self.num_targets))
+        return self.cached("in_degree", lambda: _counts(self.edge_index[1], self.num_targets))
 
     def out_degree(self) -> Tensor:
         """Return the number of edges out of each source ``[num_sources]``."""
-        return self.cached("out_degree", lambda: _counts(self.source, self.num_sources))
+        return self.cached("out_degree", lambda: _counts(self.edge_index[0], self.num_sources))
 
     def gather_source(self, x: Tensor, dim: int = -2) -> Tensor:
         """Return the source features of each edge, ``[..., E, F]``, from ``[..., sources, F]``."""
@@ -350,7 +349,7 @@ class Graph(Pattern):
         if key not in self._cache:
             if torch.compiler.is_dynamo_compiling():
                 return make()
-            with persist_on(self.device):
+            with disable_modes(self.device):
                 self._cache[key] = make()
         value: T = self._cache[key]
         return value
@@ -362,7 +361,7 @@ class Graph(Pattern):
         """
         if not torch.compiler.is_dynamo_compiling():
             if function not in self._results:
-                with persist_on(self.device):
+                with disable_modes(self.device):
                     self._results[function] = function(self)
             result: T = self._results[function]
             return result
@@ -430,10 +429,10 @@ class Edges(Graph):
     def has_duplicates(self) -> bool:
         if not self.is_numbered:
             return True  # A meta tensor has no values, so there may be duplicates.
-        return self._keys().numel() < self.num_edges
+        return self.derived(_unique_keys).numel() < self.num_edges
 
     def contains(self, source: Tensor, target: Tensor) -> Tensor:
-        keys, pairs = self._keys(), target * self.num_sources + source
+        keys, pairs = self.derived(_unique_keys), target * self.num_sources + source
         if not keys.numel():
             return torch.zeros_like(pairs, dtype=torch.bool)
         index = torch.searchsorted(keys, pairs).clamp_(max=keys.numel() - 1)
@@ -441,11 +440,24 @@ class Edges(Graph):
 
     def unique(self) -> Edges:
         """Return the graph without duplicate edges; edges are sorted by target, then by source."""
-        return self.cached("unique", lambda: edges_of_keys(self._keys(), self))
+        return self.cached("unique", lambda: edges_of_keys(self.derived(_unique_keys), self))
 
     def with_self_loops(self) -> Graph:
         """Append self-loops for the nodes that have none; existing edges keep their order."""
-        return self.cached("with_self_loops", self._append_loops)
+
+        def make() -> Graph:
+            ahead = self._sources_ahead(self.num_targets, self.num_sources)
+            source, target = self._edge_index
+            node = torch.arange(self.num_targets, device=self.device)
+            is_loop = source == target + ahead
+            num_loops = node.new_zeros(self.num_targets).index_add(0, target, is_loop.long())
+            node = node[num_loops == 0]
+            joined = torch.cat([self._edge_index, torch.stack([node + ahead, node])], dim=1)
+            square = self.segments is not None and torch.equal(*self.segments)
+            segments = self.segments if square else None
+            return Edges(joined, self.num_targets, self.num_sources, segments)
+
+        return self.cached("with_self_loops", make)
 
     def without_self_loops(self) -> Graph:
         """Remove self-loops; the remaining edges keep their order, including duplicates."""
@@ -455,19 +467,6 @@ class Edges(Graph):
             return _select_edges(self, self.source != self.target + ahead, self.segments)
 
         return self.cached("without_self_loops", make)
-
-    def _append_loops(self) -> Graph:
-        ahead = self._sources_ahead(self.num_targets, self.num_sources)
-        node = torch.arange(self.num_targets, device=self.device)
-        loops = torch.stack([node + ahead, node])
-        joined = torch.cat([self._edge_index, loops[:, ~self.contains(*loops)]], dim=1)
-        square = self.segments is not None and torch.equal(*self.segments)
-        segments = self.segments if square else None
-        return Edges(joined, self.num_targets, self.num_sources, segments)
-
-    def _keys(self) -> Tensor:
-        """Return sorted distinct integers ``target * num_sources + source``, one for each edge."""
-        return self.derived(_unique_keys)
 
     def _moved(self, device: torch.device) -> Graph:
         if self._edge_index.is_meta:
@@ -488,6 +487,7 @@ def edge_keys(graph: Graph) -> Tensor:
 
 
 def _unique_keys(graph: Graph) -> Tensor:
+    """Return the sorted distinct :func:`edge_keys`."""
     keys: Tensor = torch.unique(edge_keys(graph))
     return keys
 

@@ -28,8 +28,7 @@ PLUGINS = "edgewise.kinds"
 
 def allow(text: str) -> None:
     """Add the modules named in an expression to EDGEWISE_IMPORT, also for child processes."""
-    modules = {module for module, _ in USER_PATTERN.findall(text)}
-    if modules - _allowed():
+    if modules := {module for module, _ in USER_PATTERN.findall(text)}:
         os.environ[IMPORT] = ",".join(sorted(modules | _allowed()))
 
 

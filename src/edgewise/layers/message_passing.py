@@ -59,8 +59,9 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
 
 
 def _of_degrees(graph: Graph) -> Tensor:
+    source, target = graph.edge_index
     scale = _inverse_root(graph.in_degree().double())
-    return scale[graph.source] * scale[graph.target]
+    return scale[source] * scale[target]
 
 
 def _inverse_root(degree: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ class GraphSequential(GraphLayer):
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.reads_edge_attr = any(_reads_edge_attr(layer) for layer in layers)
+        self.reads_edge_attr = any(getattr(layer, "reads_edge_attr", False) for layer in layers)
 
     def forward(
         self,
@@ -72,20 +72,16 @@ class GraphSequential(GraphLayer):
     ) -> Tensor:
         """Return outputs ``[..., N, out_width]``; for the arguments, see :mod:`edgewise.models`."""
         check_graph(graph)
-        if not self.reads_edge_attr:
+        if edge_attr is not None and not self.reads_edge_attr:
             refuse_edge_attr(edge_attr)
         for layer in self.layers:
-            if edge_attr is not None and _reads_edge_attr(layer):
-                x = layer(x, graph, edge_attr=edge_attr)
-            elif isinstance(layer, GraphLayer):
-                x = layer(x, graph)
-            else:
+            if not isinstance(layer, GraphLayer):
                 x = layer(x)
+            elif edge_attr is not None and layer.reads_edge_attr:
+                x = layer(x, graph, edge_attr=edge_attr)
+            else:
+                x = layer(x, graph)
         return x
-
-
-def _reads_edge_attr(layer: nn.Module) -> bool:
-    return isinstance(layer, GraphLayer) and layer.reads_edge_attr
 
 
 def is_dense(value: object) -> TypeGuard[Tensor]:

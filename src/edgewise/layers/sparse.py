@@ -9,7 +9,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise._utils.arguments import check_type, describe
 from edgewise._utils.errors import ArgumentError
-from edgewise._utils.ragged import segment_index
 from edgewise.attention.attend import aggregate
 from edgewise.graphs import Edges, Graph
 
@@ -55,19 +54,10 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
 def word_graph(x: Tensor) -> Graph:
     """Return the graph with an edge from column f to row n for each stored entry of x."""
     if x not in _GRAPHS:
-        target = segment_index(x.crow_indices().diff(), x.col_indices().numel())
-        _GRAPHS[x] = Edges(torch.stack([x.col_indices(), target]), x.shape[0], x.shape[1])
+        node_and_word = x.detach().to_sparse_coo().indices()
+        _GRAPHS[x] = Edges(node_and_word.flip(0), x.shape[0], x.shape[1])
     graph: Graph = _GRAPHS[x]
     return graph
-
-
-def with_values(x: Tensor, values: Tensor) -> Tensor:
-    """Return a sparse matrix with new values at the indices of x; it shares the graph of x."""
-    matrix = torch.sparse_csr_tensor(
-        x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
-    )
-    _GRAPHS[matrix] = word_graph(x)
-    return matrix
 
 
 class Dropout(nn.Dropout):
@@ -79,4 +69,9 @@ class Dropout(nn.Dropout):
             return super().forward(x)
         if not self.training or self.p == 0:
             return x
-        return with_values(x, F.dropout(x.values(), self.p))
+        values = F.dropout(x.values(), self.p)
+        dropped = torch.sparse_csr_tensor(
+            x.crow_indices(), x.col_indices(), values, x.shape, check_invariants=False
+        )
+        _GRAPHS[dropped] = word_graph(x)  # The nonzero entries are at the same indices.
+        return dropped

@@ -130,6 +130,7 @@ def test_unigrams_and_bigrams_by_hand(tmp_path):
     assert language.WEIGHTS[0] == 1.0
 
 
+@pytest.mark.slow
 def test_masked_words_from_their_neighbours(tmp_path):
     """The text is a period of three tokens, so any visible neighbour determines a masked token."""
     for name in ("a", "b"):
@@ -338,6 +339,7 @@ def test_molecules_of_ones_own_table(tmp_path, capsys):
     assert record["metric"] == "rmse"
 
 
+@pytest.mark.slow
 def test_rows_of_one_molecule_have_its_features(tmp_path):
     """Rows share the nodes of their molecule, and have their own condition."""
     pytest.importorskip("rdkit")
@@ -348,6 +350,7 @@ def test_rows_of_one_molecule_have_its_features(tmp_path):
     assert found["ridge regression"].metrics["test/rmse"] < 0.5
 
 
+@pytest.mark.slow
 def test_large_data_are_not_loaded_after_a_training(tmp_path, capsys, monkeypatch):
     """The line names the command with the user's fields."""
     monkeypatch.setattr(train_baseline, "QUICK_TREES", 10)
@@ -365,6 +368,7 @@ def test_large_data_are_not_loaded_after_a_training(tmp_path, capsys, monkeypatc
     assert f"baselines: run {asked}, which takes minutes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_nodes_of_two_groups(tmp_path):
     """Labels follow the edges only, and features are noise."""
     pytest.importorskip("torch_geometric")
@@ -378,6 +382,7 @@ def test_nodes_of_two_groups(tmp_path):
     assert {"logistic regression", "SGC", "Correct & Smooth"} <= found.keys()
 
 
+@pytest.mark.slow
 def test_semi_supervised_training_is_advised_for_classes_of_nodes(tmp_path):
     pytest.importorskip("torch_geometric")
     rows = [f"{i},{i % 7},{'ab'[i % 2]},{i / 7}" for i in range(60)]
@@ -400,6 +405,7 @@ def test_semi_supervised_training_is_advised_for_classes_of_nodes(tmp_path):
     assert "also try" not in said("nodes-few-labels", "team", "f", **{"test/accuracy": 0.0})
 
 
+@pytest.mark.slow
 def test_digits_and_the_run_beside_them(tmp_path, capsys):
     out = tmp_path / "run"
     fields = ["--model.width=8", "--model.depth=1", "--model.heads=1", "--trainer.epochs=1"]
@@ -575,3 +581,19 @@ def test_links_are_ranked_for_each_node(tmp_path):
     for baseline in found.values():
         assert baseline.metrics["test/recall@10"] > 0.8
         assert "val/recall@10" not in baseline.metrics
+
+
+def test_loaded_data_are_not_loaded_again(monkeypatch):
+    recipe = find("digits")
+    recipe = replace(recipe, data=replace(recipe.data, warp=0.0))
+    splits = recipe.data.load()
+    expected = [baseline.metrics for baseline in baselines(recipe, quick=True)]
+
+    def load(_):
+        raise AssertionError("the data are loaded again")
+
+    monkeypatch.setattr(type(recipe.data), "load", load)
+    measured = [baseline.metrics for baseline in baselines(recipe, quick=True, splits=splits)]
+    assert measured == expected
+    with pytest.raises(AssertionError, match="again"):  # Batches contain encodings for the model.
+        next(baselines(recipe, quick=True, splits=replace(splits, codes=object())))

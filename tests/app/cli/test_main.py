@@ -250,7 +250,7 @@ else:
 
 
 def test_a_program_keeps_its_own_handler_of_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.app.train.allocator.keep_freed_memory", lambda: None)
+    monkeypatch.setattr("edgewise.app.train.process.keep_freed_memory", lambda: None)
     monkeypatch.setattr(sys, "argv", ["edgewise", "list", "graphs"])
     monkeypatch.setenv("PYTHONSAFEPATH", "")
     for handler in (lambda *_: None, signal.default_int_handler):
@@ -283,7 +283,7 @@ sys.exit(main())
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "edgewise: interrupted.\n")
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize(
     "moment",
     [
@@ -326,6 +326,7 @@ def test_train_and_test(capsys, tmp_path):
     assert "--resume" in err
 
 
+@pytest.mark.slow
 def test_compare_writes_a_page_that_stands_alone(capsys, tmp_path):
     pytest.importorskip("lightning")
     pytest.importorskip("matplotlib")

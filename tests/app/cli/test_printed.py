@@ -14,10 +14,9 @@ import pytest
 import edgewise
 from edgewise._utils.errors import MissingDataError, in_one_line, printable, printable_line
 from edgewise.app.cli import process
-from edgewise.app.cli.output import say, warn
+from edgewise.app.cli.output import say, table, warn
 from edgewise.app.cli.parser import build_parser
 from edgewise.app.cli.predict import _print, _shown
-from edgewise.app.cli.table import table
 from edgewise.app.files.files import unreadable
 
 TITLE = "\x1b]0;title\x07"
@@ -94,7 +93,7 @@ def test_titles_of_the_progress_display() -> None:
     pytest.importorskip("lightning")
     from rich.console import Console
 
-    from edgewise.app.train.progress import ProgressDisplay
+    from edgewise.app.train.callbacks import ProgressDisplay
 
     history: Any = SimpleNamespace(rows=[], settings=SimpleNamespace(epochs=3))
     display = ProgressDisplay(f"{TITLE}[bold]name[/bold]", history)

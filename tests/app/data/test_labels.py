@@ -183,7 +183,7 @@ READERS: dict[str, Callable[[Path, Sequence[str]], list[str]]] = {
 }
 
 
-@pytest.mark.quick(cases=3)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("reader", READERS)
 def test_each_label_comes_back_unchanged_or_is_named_in_an_error(
     reader: str, tmp_path: Path

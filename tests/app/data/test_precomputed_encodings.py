@@ -50,6 +50,7 @@ def computed(chosen: Any, packed: PackedGraphs, which: Tensor) -> Tensor:
     return code
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", ENCODINGS)
 @pytest.mark.parametrize("at_once", [1, 3, 500])
 def test_a_batch_has_the_codes_that_it_would_compute(

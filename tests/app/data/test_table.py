@@ -260,7 +260,7 @@ def test_rows_after_a_cell_of_several_lines_keep_their_line_numbers(tmp_path: Pa
         read_table(path).numbers("data.target", ["b"])
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("package", "name"), [("pandas", "t.csv"), ("openpyxl", "t.xlsx")])
 def test_a_missing_package_is_named(package: str, name: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")

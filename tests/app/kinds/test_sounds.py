@@ -110,6 +110,7 @@ def test_columns_of_a_table_give_classes_splits_and_groups(tmp_path: Path) -> No
         data.load()
 
 
+@pytest.mark.slow
 @needs("spoken_digits")
 def test_splits_of_the_spoken_digits() -> None:
     data = SpokenDigits()

@@ -77,6 +77,7 @@ def probabilities(answers: list[dict[str, Any]]) -> list[float]:
     return [answer["probability"] for answer in answers]
 
 
+@pytest.mark.slow
 def test_answers_are_the_outputs_of_the_model_on_its_data(
     run: edgewise.app.runs.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,6 +132,7 @@ def test_what_is_no_image(run_folder, tmp_path):
     assert run.predict(tmp_path)[0]["error"].startswith(f"`{bad}`: expected an image")
 
 
+@pytest.mark.slow
 def test_digits_on_paper(tmp_path):
     from sklearn.datasets import load_digits
 

@@ -108,6 +108,7 @@ def test_a_new_graph(run_folder, tmp_path):
         run.predict(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_graph_with_few_labels(tmp_path):
     write(tmp_path, 80, 0)
     lines = (tmp_path / "nodes.csv").read_text().splitlines()
@@ -142,6 +143,7 @@ def test_a_graph_without_features_knows_no_other(tmp_path):
         run.predict(tmp_path)
 
 
+@pytest.mark.slow(after=1)
 @needs("Cora")
 @pytest.mark.parametrize("name", ["gcn-cora", "grand-cora"])
 def test_papers_of_cora(name, tmp_path, monkeypatch):

@@ -60,6 +60,7 @@ def run(folder: Path) -> Run:
     return edgewise.load(folder / "run")
 
 
+@pytest.mark.slow
 def test_numbers_are_learned_in_their_unit(folder: Path, run: Run) -> None:
     assert {f"test/{name}" for name in ("rmse", "mae", "r2", "loss")} <= set(run.metrics)
     assert run.metrics["test/r2"] > 0.7

@@ -22,7 +22,7 @@ FAST = {"trainer.accelerator": "cpu", "trainer.epochs": 1, "trainer.save_every":
 FAST |= {"data.train_rows": 64, "model.depth": 2}
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @needs(zinc.NAME)
 @pytest.mark.parametrize("name", ["gin-zinc", "laplacian-zinc", "gps-zinc"])
 def test_answers_are_the_outputs_of_the_model_on_its_data(

@@ -145,6 +145,7 @@ def test_seeds_are_an_ensemble(folder: Path, both: Run) -> None:
     assert "<table>" in both._repr_html_()
 
 
+@pytest.mark.slow
 def test_metrics_of_an_ensemble_are_those_of_its_mean_prediction(
     folder: Path, both: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +194,7 @@ def test_an_interval_has_the_coverage_that_it_reports(
     assert f"contains {found.covered} of {found.tested} test rows" in written.err
 
 
+@pytest.mark.slow
 def test_an_interval_that_cannot_be_computed_is_refused(one: Run, tmp_path: Path) -> None:
     with refused("interval", expected="between 0 and 1", got="1.5", remedy="0.9"):
         one.predict("C", interval=1.5)
@@ -227,6 +229,7 @@ def test_intervals_of_a_pruned_run_are_its_own(folder: Path, tmp_path: Path) -> 
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("change", ["moved", "longer", "other columns"])
 def test_without_its_data_a_pruned_run_has_no_intervals(
     change: str, folder: Path, tmp_path: Path
@@ -251,6 +254,7 @@ def test_without_its_data_a_pruned_run_has_no_intervals(
         edgewise.load(alone).predict("C", interval=0.5)
 
 
+@pytest.mark.slow
 def test_reasons_name_the_target(both: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", str(both.path), "CCc1ccccc1O", "--why", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -303,6 +307,7 @@ def test_baselines_have_the_metrics_of_each_target(
     assert json.loads((tmp_path / "run" / "baseline.json").read_text())["metric"] == "roc_auc"
 
 
+@pytest.mark.slow
 def test_a_run_answers_on_an_sdf_file_and_on_the_fragments_that_it_was_trained_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

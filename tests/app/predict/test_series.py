@@ -104,6 +104,7 @@ def test_a_table_of_something_else_is_refused(run: Run, tmp_path: Path) -> None:
         run.predict(path)
 
 
+@pytest.mark.slow
 def test_the_shell(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture, out = tmp_path / "f.png", tmp_path / "f.csv"
     assert main(["predict", str(folder), "--backtest", "2", "--draw", str(picture)]) == 0

@@ -173,6 +173,7 @@ def test_files_for_validation_and_test_have_the_labels_of_the_training_file(tmp_
         TextTable(path=path, test_path=new).load()
 
 
+@pytest.mark.slow
 def test_numbers_of_a_text_are_predicted(tmp_path: Path) -> None:
     cells = [[text, f"{len(labels) + 0.5}"] for text, labels in rows()]
     path = write(tmp_path / "a.csv", ["text", "stars"], cells)
@@ -206,6 +207,7 @@ def test_a_run_behind_the_baseline_says_what_to_do(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "baseline.json").read_text())["metric"] == "roc_auc"
 
 
+@pytest.mark.slow
 def test_a_metric_of_the_labels_can_be_monitored(tmp_path: Path) -> None:
     given = recipe(
         in_lists(tmp_path / "own.csv"),

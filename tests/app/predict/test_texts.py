@@ -300,6 +300,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(folder, with_values(what, {"trainer.epochs": 3}))
 
 
+@pytest.mark.slow
 def test_hidden_words_are_found(masked: Path) -> None:
     run = edgewise.load(masked)
     texts = ["the blue <mask> ran", "the [MASK] film [MASK]"]
@@ -321,6 +322,7 @@ def test_hidden_words_are_found(masked: Path) -> None:
     assert not [word for word in every["words"] if "<" in word["word"]]
 
 
+@pytest.mark.slow
 def test_embeddings_of_texts_that_share_words_are_nearer(tmp_path: Path) -> None:
     draw = random.Random(0)
     topics = (["goal", "match", "team", "ball"], ["stock", "bank", "price", "fund"])
@@ -364,6 +366,7 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(folder, recipe("writer", source, LanguageModeling(), models.gpt))
 
 
+@pytest.mark.slow
 def test_a_language_model_writes_the_same_for_the_same_seed(
     writer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -386,7 +389,7 @@ def test_a_language_model_writes_the_same_for_the_same_seed(
     assert greedy[0] == greedy[1]
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [

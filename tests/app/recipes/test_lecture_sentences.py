@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from benchmarks.lecture_sentences import LECTURE, VARIATIONS, right
 from edgewise.app import runs
 from edgewise.app.kinds import find
@@ -33,6 +35,7 @@ def test_the_counts_that_the_lecture_page_quotes():
     assert occurrences("do n't like") == occurrences("do not like") == {}
 
 
+@pytest.mark.slow
 @needs("SST2")
 def test_the_benchmark_counts_correct_answers(tmp_path, capsys):
     fields = {"data.labelled": 64, "model.width": 16, "model.depth": 1, "trainer.epochs": 1}

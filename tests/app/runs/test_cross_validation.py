@@ -38,6 +38,7 @@ def recipe(tmp_path: Path) -> Recipe:
     return runs.with_values(find("attentive-esol"), values)
 
 
+@pytest.mark.slow
 def test_each_fold_is_trained_once_and_summarised(recipe: Recipe, tmp_path: Path) -> None:
     out = tmp_path / "run"
     summary = runs.train_folds(recipe, out)
@@ -64,6 +65,7 @@ def test_outputs_are_in_the_unit_of_the_targets(recipe: Recipe) -> None:
     assert float(model.std) == pytest.approx(float(batch.target.std(correction=0)), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_graph_network_trains_where_a_molecule_transformer_does(tmp_path: Path) -> None:
     """On bonds and conditions, with molecules that were measured several times."""
     path = tmp_path / "table.csv"
@@ -78,6 +80,7 @@ def test_a_graph_network_trains_where_a_molecule_transformer_does(tmp_path: Path
     assert runs.load_recipe(RunFolder(tmp_path / "run")).model.func is models.graph_network
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gps", "graphormer"])
 def test_a_graph_transformer_trains_where_nothing_but_bonds_is_known(
     model: str, tmp_path: Path

@@ -62,6 +62,7 @@ def test_the_trunk_is_that_of_the_run_and_the_head_is_not(tmp_path: Path) -> Non
             assert torch.equal(after[name], scratch[name]), name
 
 
+@pytest.mark.slow
 def test_the_head_may_be_trained_first(tmp_path: Path) -> None:
     train(masked(), tmp_path / "before")
     start = {

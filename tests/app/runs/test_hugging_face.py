@@ -144,6 +144,7 @@ def test_a_head_for_the_same_labels_is_kept(tmp_path, kind, recwarn):
     torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:not loaded")
 def test_several_labels_and_numbers_begin_from_a_folder(tmp_path):
     """Numbers have a model that rescales its outputs around the text model."""

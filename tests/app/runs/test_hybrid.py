@@ -31,7 +31,7 @@ def test_a_run_combines_the_network_with_naive_bayes(tmp_path):
     mine = recipe(tmp_path)
     metrics = runs.train(mine, tmp_path / "run")
     assert metrics["test/accuracy"] == 1.0, "one epoch of the network alone has less"
-    scales = RunFolder(tmp_path / "run").read_weights()
+    scales = RunFolder(tmp_path / "run").read_tensors("model.safetensors")
     assert scales["naive_bayes.scales"][1] > 0
     run = edgewise.load(tmp_path / "run")
     answers = run.predict(["it was dull", "it was fine"])

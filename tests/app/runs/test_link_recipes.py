@@ -57,6 +57,7 @@ def test_groups_of_friends_are_found(friends, tmp_path):
     assert tested == {name: metrics[name] for name in tested}
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", ["lightgcn-gowalla", "pinsage-gowalla"])
 def test_tastes_are_found(name, tastes, tmp_path):
     fields = {"task.k": 3, "trainer.epochs": 10, "trainer.monitor": "val/recall@3"}
@@ -65,6 +66,7 @@ def test_tastes_are_found(name, tastes, tmp_path):
     assert evaluate_run(tmp_path / "run")["test/ndcg@3"] == metrics["test/ndcg@3"]
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("fields", [{"negatives": 0}, {"by_user": True}])
 def test_tastes_are_found_where_a_batch_is_of_users(fields, tastes, tmp_path):
     data = replace(tastes, batch_size=8, **fields)

@@ -123,7 +123,7 @@ def trained(kind: str, form: str, folder: Path) -> edgewise.app.runs.Run:
     return edgewise.load(folder / "run")
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of tiny data
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_form_of_a_table_gives_the_same_weights_and_answers(

@@ -59,6 +59,7 @@ def test_runs_are_only_compared_on_the_same_examples() -> None:
         runs.paired_tests(first, second)
 
 
+@pytest.mark.slow
 def test_metrics_are_averaged_over_seeds(tmp_path: Path) -> None:
     recipe = runs.with_values(find("digits"), TINY)
     metrics = runs.train_seeds(recipe, 2, tmp_path)
@@ -88,15 +89,15 @@ def test_metrics_of_folds_are_those_of_the_mean_prediction(tmp_path: Path) -> No
     values = {
         "data.path": str(tmp_path / "mine.csv"),
         "data.target": "y",
-        "data.folds": 3,
+        "data.folds": 2,
         "data.val": 0.5,
     }
     recipe = runs.with_values(find("molecules"), {**TINY, **values})
     runs.train_folds(recipe, tmp_path / "run", seeds=2)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     found, values = runs.per_example_metrics(tmp_path / "run"), metrics["test/mae"]["values"]
-    assert found["mae"].view(3, 4).mean(1).tolist() == pytest.approx(values, abs=1e-5)
+    assert found["mae"].view(2, 6).mean(1).tolist() == pytest.approx(values, abs=1e-5)
     seeds = [
         runs.per_example_metrics(one)["rmse"] for one in RunFolder(tmp_path / "run/fold-0").runs()
     ]
-    assert float(found["rmse"][:4].mean()) < float(torch.cat(seeds).mean()), "square is convex"
+    assert float(found["rmse"][:6].mean()) < float(torch.cat(seeds).mean()), "square is convex"

@@ -307,9 +307,9 @@ def test_weights_that_are_nan_or_of_another_type(
     changed: Callable[[torch.Tensor], torch.Tensor], got: str, run: Path
 ) -> None:
     folder = RunFolder(run)
-    weights = folder.read_weights()
+    weights = folder.read_tensors("model.safetensors")
     name = next(name for name, weight in weights.items() if weight.is_floating_point())
-    folder.write_weights({**weights, name: changed(weights[name])})
+    folder.write_tensors("model.safetensors", {**weights, name: changed(weights[name])})
     with pytest.raises(ArgumentError, match=rf"float32 in {name}; got .*{got}"):
         edgewise.load(run)
 
@@ -346,7 +346,9 @@ def test_removed_heads_do_not_lift_the_limit_on_weights(
 
 def test_weights_of_a_layer_with_removed_heads_count_for_all_heads(run: Path) -> None:
     folder = RunFolder(run)
-    sizes = {name: weight.numel() for name, weight in folder.read_weights().items()}
+    sizes = {
+        name: weight.numel() for name, weight in folder.read_tensors("model.safetensors").items()
+    }
     layer = next(name for name in sizes if "attention" in name).rpartition(".")[0]
     assert folder.count_weights() == sum(sizes.values())
     (run / "kept_heads.json").write_text(json.dumps({layer: [0]}))

@@ -24,6 +24,7 @@ from tests.errors import refused
 DIGITS, LLAMA = find("digits"), find("gpt-shakespeare-best")
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_record_has_every_field_and_alone_rebuilds_a_recipe(name):
     record = to_record(RECIPES[name])
@@ -171,6 +172,7 @@ def as_typed(value):
     return "none" if shown is None else str(shown)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_field_can_be_given_on_the_command_line(name):
     fields = fields_of(RECIPES[name])

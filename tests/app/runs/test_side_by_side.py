@@ -16,7 +16,7 @@ from edgewise._utils.errors import ArgumentError, EdgewiseError, Interrupted
 from edgewise.app.kinds import find
 from edgewise.app.runs import compare, with_values
 from edgewise.app.runs.side_by_side import side_by_side
-from edgewise.app.train.interrupt import interruptible
+from edgewise.app.train.process import interruptible
 from tests.errors import refused
 
 TINY = {

@@ -184,6 +184,7 @@ def test_fine_tuning_starts_from_the_trunk_and_keeps_the_vocabulary(
     assert from_record(record).start == str(pretrained)
 
 
+@pytest.mark.slow
 def test_a_fine_tuning_that_was_broken_is_continued_to_the_same_weights(
     pretrained: Path, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +194,7 @@ def test_a_fine_tuning_that_was_broken_is_continued_to_the_same_weights(
     assert same(tmp_path / "whole", tmp_path / "run")
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 2, 7])
 def test_a_pre_training_that_was_broken_is_continued_to_the_same_weights(
     step: int, files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -223,7 +224,7 @@ def broken(recipe: Recipe, folder: Path, step: int, monkeypatch: pytest.MonkeyPa
     """Train, break at a step, and continue."""
     from edgewise.app.train import TrainingModule
 
-    monkeypatch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
     original, done = TrainingModule.training_step, []
 
     def training_step(self: TrainingModule, batch: object, batch_idx: int) -> torch.Tensor:
@@ -368,6 +369,7 @@ def test_several_seeds_write_nothing_where_they_cannot_start(
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_folder_of_seeds_names_one_of_them(files: dict[str, str], tmp_path: Path) -> None:
     several = tmp_path / "several"
     train_seeds(language(files, **{"trainer.epochs": 1, "seed": 9}), 2, several)

@@ -47,6 +47,7 @@ def test_same_seed_same_numbers(tmp_path):
     assert other["test/loss"] != first["test/loss"]
 
 
+@pytest.mark.slow
 def test_a_folder_alone_can_be_tested(tmp_path):
     metrics = train(with_values(TINY, {"data.batch_size": 50}), tmp_path / "run")
     for name in ("metrics.json", "log.csv", "curves.png"):
@@ -130,7 +131,7 @@ def test_folder_that_exists(tmp_path):
     assert [file.name for file in (tmp_path / "run").iterdir()] == ["precious"]
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "start",
     [
@@ -223,6 +224,7 @@ def test_seeds_are_summarised_and_finished_ones_skipped(tmp_path, monkeypatch):
     assert evaluate_run(tmp_path / "runs")["test/accuracy"] == accuracy
 
 
+@pytest.mark.slow
 def test_one_run_is_not_several(tmp_path):
     train(TINY, tmp_path / "one")
     with refused("--resume", expected="neither", got="--seeds N", remedy="--out"):
@@ -232,6 +234,7 @@ def test_one_run_is_not_several(tmp_path):
         train(TINY, tmp_path / "several", resume=True)
 
 
+@pytest.mark.slow
 def test_comparison_differs_in_one_field_only(tmp_path):
     found = compare(TINY, "model.graph", ["empty()", "complete()"], tmp_path / "runs")
     assert [outcome.edges_per_token for outcome in found.outcomes] == [0, 16]

@@ -87,7 +87,7 @@ def series_table(path: Path, a: float, b: float) -> dict[str, object]:
     return {"data.path": str(path), "data.season": 12, "data.history": 24, "data.horizon": 6}
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), TRAINED)
 def test_series_are_trained_alike(a: float, b: float, tmp_path: Path) -> None:
     fields = {"trainer.epochs": 2, "data.windows": 64, "model.dropout": 0.0, "optimizer.lr": 3e-3}
@@ -102,6 +102,7 @@ def test_series_are_trained_alike(a: float, b: float, tmp_path: Path) -> None:
     assert metrics[0]["test/mae"] > 0.1
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize(("a", "b"), TRAINED)
 def test_baselines_of_series_are_alike(a: float, b: float, tmp_path: Path) -> None:
     plain, mapped = (
@@ -120,6 +121,7 @@ def test_baselines_of_series_are_alike(a: float, b: float, tmp_path: Path) -> No
         assert mapped[name].setting == baseline.setting
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize(("a", "b"), UNITS)
 def test_exponential_smoothing_is_alike(a: float, b: float) -> None:
     pytest.importorskip("statsmodels")
@@ -131,6 +133,7 @@ def test_exponential_smoothing_is_alike(a: float, b: float) -> None:
     torch.testing.assert_close((mapped - b) / a, plain, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize(("a", "b"), UNITS)
 def test_baselines_of_numbers_are_alike(a: float, b: float) -> None:
     random = np.random.default_rng(0)
@@ -149,7 +152,7 @@ def test_baselines_of_numbers_are_alike(a: float, b: float) -> None:
         assert float(error / expected.std()) < tolerance
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize(("a", "b"), TRAINED)
 def test_numbers_are_trained_alike(a: float, b: float, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -47,6 +47,7 @@ def tolerance(a: float, b: float) -> float:
     return 1e-12 + 1e2 * EPSILON * abs(b) / a
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(("a", "b"), MAPS)
 @pytest.mark.parametrize("kind", ["mse", "mae", "huber"])
 def test_metrics_of_regression(kind: str, a: float, b: float) -> None:
@@ -59,6 +60,7 @@ def test_metrics_of_regression(kind: str, a: float, b: float) -> None:
     assert mapped == pytest.approx(expected, rel=tolerance(a, b), abs=0)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(("a", "b"), MAPS)
 def test_metrics_of_properties(a: float, b: float) -> None:
     outputs, y = numbers()
@@ -73,6 +75,7 @@ def test_metrics_of_properties(a: float, b: float) -> None:
     assert mapped == pytest.approx(expected, rel=tolerance(a, b), abs=0)
 
 
+@pytest.mark.slow(every=4)
 @pytest.mark.parametrize(("a", "b"), MAPS)
 @pytest.mark.parametrize("delta", [0.0, 0.5])
 def test_metrics_of_forecasts(delta: float, a: float, b: float) -> None:

@@ -64,9 +64,11 @@ def test_the_mean_over_examples_is_the_metric(
     metrics = SplitMetrics(task, keep_examples=True)
     for part in torch.arange(M).split(5):
         metrics.add(outputs[part], target[part])
-    found, examples = metrics.finish(), metrics.per_example()
+    found, examples = metrics.finish(), metrics.per_example
     assert examples.keys() == (wanted | {"target"} if wanted else set())
-    assert not metrics.per_example(), "a second test starts anew"
+    metrics.add(outputs[:5], target[:5])
+    metrics.finish()
+    assert all(len(values) <= 5 for values in metrics.per_example.values()), "a new test"
     for name in wanted:
         mean = float(examples[name].mean()) ** (0.5 if name == "rmse" else 1)
         assert mean == pytest.approx(found[name], abs=1e-5)
@@ -85,4 +87,5 @@ def test_a_task_with_metrics_of_its_own_needs_its_own_per_example_metrics() -> N
 
     metrics = SplitMetrics(Several(), keep_examples=True)
     metrics.add(torch.randn(M, 3), torch.ones(M, 3, dtype=torch.long))
-    assert metrics.per_example() == {}
+    metrics.finish()
+    assert metrics.per_example == {}

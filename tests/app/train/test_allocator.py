@@ -13,7 +13,7 @@ from tests.imports import run_code
 
 STEPS = """
 import resource, torch
-from edgewise.app.train.allocator import keep_freed_memory
+from edgewise.app.train.process import keep_freed_memory
 
 def page_faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -59,7 +59,7 @@ def test_the_users_own_setting_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_a_process_of_ones_own_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that passes arguments to ``main`` has its own settings."""
     called = []
-    replacement = "edgewise.app.train.allocator.keep_freed_memory"
+    replacement = "edgewise.app.train.process.keep_freed_memory"
     monkeypatch.setattr(replacement, lambda: called.append("command"))
     monkeypatch.setenv("PYTHONSAFEPATH", "")
     monkeypatch.setattr(sys, "argv", ["edgewise", "list"])

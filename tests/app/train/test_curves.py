@@ -18,7 +18,7 @@ from edgewise.app.cli.picture import picture
 from edgewise.app.kinds import find
 from edgewise.app.runs import Comparison
 from edgewise.app.runs.comparison import Outcome
-from edgewise.app.train.curves import curves
+from edgewise.app.train.fitting import curves
 
 ROW = {"epoch": 0, "train/accuracy": 0.2, "val/accuracy": 0.7}
 

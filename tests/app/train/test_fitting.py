@@ -21,7 +21,7 @@ from edgewise.app.train import (
     fit,
     fitting,
 )
-from edgewise.app.train.distributed import device_arguments
+from edgewise.app.train.process import device_arguments
 from tests.errors import refused
 
 pytest.importorskip("lightning")

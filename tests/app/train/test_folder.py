@@ -68,7 +68,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     original = TrainingModule.training_step
     with monkeypatch.context() as patch:
         patch.setattr(TrainingModule, "training_step", training_step)
-        patch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
+        patch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
         with pytest.raises(Interrupted):
             go(RunFolder(tmp_path))
     assert RunFolder(tmp_path).checkpoint.is_file()
@@ -108,12 +108,12 @@ def damaged(content: bytes) -> Iterator[bytes]:
 def test_damaged_weights_are_named_or_read_as_they_were(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     saved = {"a.weight": torch.randn(5, 3), "b": torch.tensor(3), "c": torch.ones(4).bfloat16()}
-    run.write_weights(saved)
+    run.write_tensors("model.safetensors", saved)
     whole, named = run.weights.read_bytes(), 0
     for content in damaged(whole):
         run.weights.write_bytes(content)
         try:
-            found = run.read_weights()
+            found = run.read_tensors("model.safetensors")
         except ArgumentError as error:
             named += error.argument == str(run.weights)
         else:
@@ -121,21 +121,23 @@ def test_damaged_weights_are_named_or_read_as_they_were(tmp_path: Path) -> None:
             assert all(torch.equal(found[name], saved[name]) for name in saved)
     assert named > 120
     run.weights.write_bytes(whole)
-    assert all(torch.equal(run.read_weights()[name], saved[name]) for name in saved)
+    assert all(
+        torch.equal(run.read_tensors("model.safetensors")[name], saved[name]) for name in saved
+    )
     run.weights.unlink()
     with pytest.raises(MissingDataError, match="no such file"):
-        run.read_weights()
+        run.read_tensors("model.safetensors")
 
 
 def test_weights_without_a_digest_are_read_too(tmp_path: Path) -> None:
     """As other programs write them, and Edgewise before it had one."""
     run = RunFolder(tmp_path)
     save_file({"a": torch.ones(2)}, run.weights)
-    assert torch.equal(run.read_weights()["a"], torch.ones(2))
+    assert torch.equal(run.read_tensors("model.safetensors")["a"], torch.ones(2))
 
 
 def test_weights_can_be_read_by_others(tmp_path: Path) -> None:
-    RunFolder(tmp_path).write_weights({"a": torch.ones(2)})
+    RunFolder(tmp_path).write_tensors("model.safetensors", {"a": torch.ones(2)})
     assert torch.equal(load_file(tmp_path / "model.safetensors")["a"], torch.ones(2))
 
 
@@ -346,7 +348,7 @@ def test_json_has_null_for_what_is_no_number(tmp_path: Path) -> None:
 
 def test_weights_of_another_model_are_named(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.write_weights({"weight": torch.zeros(2, 3), "extra": torch.zeros(4)})
+    run.write_tensors("model.safetensors", {"weight": torch.zeros(2, 3), "extra": torch.zeros(4)})
     with refused(
         str(run.weights),
         expected="the model in recipe.json",
@@ -355,7 +357,7 @@ def test_weights_of_another_model_are_named(tmp_path: Path) -> None:
         remedy="train again",
     ):
         run.load_weights(torch.nn.Linear(5, 2))
-    run.write_weights({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)})
+    run.write_tensors("model.safetensors", {"weight": torch.zeros(2, 3), "bias": torch.zeros(2)})
     with refused(str(run.weights), expected="", got="1 weight that differs: weight", remedy=""):
         run.load_weights(torch.nn.Linear(5, 2))
 

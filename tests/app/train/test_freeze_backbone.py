@@ -85,6 +85,7 @@ def test_the_trunk_stays_until_the_head_has_been_trained(tmp_path):
         assert any(name.startswith("trunk.") for name in changed) is not still
 
 
+@pytest.mark.slow
 def test_what_was_frozen_before_training_stays_frozen(tmp_path):
     for epochs in (1, 3):
         model = classifier()

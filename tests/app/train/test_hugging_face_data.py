@@ -57,7 +57,7 @@ MADE = {
 }
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MADE)
 def test_a_loader_of_one_trains(kind: str, tmp_path: Path) -> None:
     """To the numbers that the same rows have as a list of batches."""
@@ -70,6 +70,7 @@ def test_a_loader_of_one_trains(kind: str, tmp_path: Path) -> None:
     assert metrics["test/loss"] == again["test/loss"]
 
 
+@pytest.mark.slow
 def test_streams_train_as_lists_of_their_batches(tmp_path: Path) -> None:
     stream = rows().to_iterable_dataset().with_format("torch")
     given = {split: list(stream.iter(batch_size=8)) for split in SPLITS}

@@ -87,7 +87,7 @@ def test_a_dataloader_of_tuples_with_a_logger_and_callbacks(tmp_path: Path) -> N
 def test_a_log_file_gets_no_line_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgewise.app.train.progress.LINE_EVERY", 0.0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.LINE_EVERY", 0.0)
     go(tmp_path / "run")
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition("  ")[2].split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
@@ -96,7 +96,7 @@ def test_a_log_file_gets_no_line_twice(
 def test_a_long_epoch_logs_its_batches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgewise.app.train.progress.BATCH_LINE_EVERY", 0.0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.BATCH_LINE_EVERY", 0.0)
     go(tmp_path / "run", trainer={"epochs": 2})
     lines = capsys.readouterr().err.splitlines()
     assert "epoch 0/2, batch 2/5" in lines[1]
@@ -107,12 +107,13 @@ def test_a_long_epoch_logs_its_batches(
 def test_a_log_file_gets_few_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgewise.app.train.progress.LINE_EVERY", 3600.0)  # on a slow machine, too
+    monkeypatch.setattr("edgewise.app.train.callbacks.LINE_EVERY", 3600.0)  # on a slow machine, too
     go(tmp_path / "run")
     (line,) = capsys.readouterr().err.splitlines()  # of 3 epochs and 15 batches
     assert "epoch 3/3" in line
 
 
+@pytest.mark.slow
 def test_a_progress_bar_of_ones_own_replaces_ours(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,13 +150,13 @@ class Stop(lightning.Callback):
             raise KeyboardInterrupt
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("step", [5, 8, 10, 13])
 def test_a_run_with_pytorchs_dataloader_is_continued_exactly(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot tell how far it is, so an epoch that was broken is repeated, with its draws."""
-    monkeypatch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
     often = {"save_every": 0}
     go(tmp_path / "whole", trainer=often)
     with pytest.raises(Interrupted):
@@ -212,6 +213,7 @@ class Columns(Dataset):
         return {name: values[row] for name, values in self.columns.items()}
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("target", ["label", "labels"])
 def test_a_loader_of_dicts(tmp_path: Path, target: str) -> None:
     given = {name: loader.dataset.tensors for name, loader in loaders().items()}
@@ -280,7 +282,7 @@ def test_what_goes_wrong_in_a_data_set_is_its_own(tmp_path: Path) -> None:
         go(tmp_path / "run", {**loaders(), "train": DataLoader(Broken(input=[0]))})
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False])
 def test_the_loader_of_pyg(tmp_path: Path, whole: bool) -> None:
     """Of graphs with a class each, or with one for each node."""

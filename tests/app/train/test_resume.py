@@ -43,7 +43,7 @@ RECIPE = with_values(find("digits"), SMALL)
 
 @pytest.fixture(autouse=True)
 def _save_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.app.train.checkpoint.INTERVAL_FACTOR", 0)
+    monkeypatch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
 
 
 def result(folder: Path) -> tuple[dict[str, float], dict[str, torch.Tensor], list[object]]:
@@ -94,7 +94,7 @@ def ctrl_c() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 1, STEPS, STEPS + 4])
 def test_crash_at_a_step(
     step: int, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -107,7 +107,7 @@ def test_crash_at_a_step(
     assert_same(tmp_path / "run", unbroken)
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_saves_before_it_stops(
     number: signal.Signals, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -125,6 +125,7 @@ def test_signal_saves_before_it_stops(
     assert_same(tmp_path / "run", unbroken)
 
 
+@pytest.mark.slow
 def test_broken_twice(unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in (4, STEPS + 7):
         break_at(monkeypatch, step, ctrl_c)
@@ -134,6 +135,7 @@ def test_broken_twice(unbroken: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert_same(tmp_path / "run", unbroken)
 
 
+@pytest.mark.slow
 def test_killed_process(unbroken: Path, tmp_path: Path) -> None:
     """SIGKILL, which nothing can catch."""
     options = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
@@ -151,6 +153,7 @@ def test_killed_process(unbroken: Path, tmp_path: Path) -> None:
     assert_same(folder.path, unbroken)
 
 
+@pytest.mark.slow
 def test_killed_after_the_last_epoch_of_a_run_without_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +200,7 @@ def carrying(folder: Path, name: str = "transformer_xl") -> Recipe:
     return with_values(recipe, {key: value for key, value in CARRIED.items() if key in known})
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", ["transformer_xl", "lstm"])
 @pytest.mark.parametrize("step", [3, 0, 5, 8])
 def test_what_a_model_carries_from_batch_to_batch_goes_on(
@@ -212,6 +215,7 @@ def test_what_a_model_carries_from_batch_to_batch_goes_on(
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_what_is_carried_matters(tmp_path: Path) -> None:
     recipe = carrying(tmp_path)
     train(recipe, tmp_path / "with")
@@ -246,7 +250,7 @@ def unbroken_with_every_feature(tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder / "whole"
 
 
-@pytest.mark.quick(cases=1)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("batch", [20, 1, 4, 19, 37, 45])
 def test_killed_at_any_batch_with_accumulation_averages_and_noam(
     batch: int,

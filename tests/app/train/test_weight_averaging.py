@@ -37,6 +37,7 @@ def test_the_average_by_its_formula() -> None:
     assert float(model.weight.detach()) == values[-1]
 
 
+@pytest.mark.slow
 def test_the_average_is_what_is_kept_and_training_does_not_notice(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     small = {"trainer.epochs": 2, "model.depth": 1, "model.width": 8, "model.heads": 2}

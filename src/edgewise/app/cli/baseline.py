@@ -6,6 +6,7 @@ import math
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,7 @@ import torch
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import EdgewiseError
 from edgewise.app import runs
-from edgewise.app.cli.output import say
-from edgewise.app.cli.table import table
+from edgewise.app.cli.output import say, table
 from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.runs.baseline_results import (
@@ -29,12 +29,13 @@ from edgewise.app.runs.baseline_results import (
 )
 from edgewise.app.runs.paired import Paired
 from edgewise.app.runs.recipe_fields import fields_of
-from edgewise.app.runs.seeds import fold_recipes, mean_and_std, single_values
+from edgewise.app.runs.seeds import fold_recipes, mean_and_std
 from edgewise.app.runs.vocabulary import with_vocabulary
 from edgewise.app.train.folder import RunFolder
 from edgewise.app.train.parsing import as_typed
-from edgewise.app.train.preprocessing import kept_preprocessing
+from edgewise.app.train.preprocessing import kept_preprocessing, preprocessing_of
 from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.splits import Splits
 from edgewise.app.train.text.labelled import LabelledText
 
 FILE, EXAMPLES = "baseline.json", "baseline.safetensors"
@@ -91,24 +92,35 @@ def write(
     return out / FILE
 
 
-def comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> str:
-    """Return lines that compare a run with the best quick baselines of its recipe."""
+def comparison(
+    recipe: Recipe, metrics: Mapping[str, Any], out: Path, splits: Splits | None = None
+) -> str:
+    """Return lines that compare a run with the best quick baselines of its recipe; ``splits`` are
+    its data, if they are loaded.
+    """
     later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
-    run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
-    preprocessing = kept_preprocessing(run)
-    if preprocessing is not None and baselines_for(recipe).is_large(preprocessing):
+    data, with_tokenizer = None if splits is None else preprocessing_of(splits), recipe
+    if splits is None:
+        run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
+        data, with_tokenizer = kept_preprocessing(run), with_vocabulary(recipe, run)
+    if data is not None and baselines_for(recipe).is_large(data):
         return later
-    measured = list(baselines(with_vocabulary(recipe, run), quick=True))
+    measured = list(baselines(with_tokenizer, quick=True, splits=splits))
     if not measured:
         return later
     path = write(out, recipe, measured)
     name = f"test/{main_metric(recipe, measured[0])}"
-    value = single_values(metrics)[name]
+    value = metrics[name]
+    if isinstance(value, Mapping):  # For several seeds, the metric of the mean prediction.
+        value = value.get("ensemble", value["mean"])
     lines, behind = [], None
     for split, reference in references(recipe, measured).items():
         gain = reference.metrics[name] - value
         gain = gain if lower_is_better(recipe, name) else -gain
-        test = _paired_test(out, reference, name)
+        tests: dict[str, Paired] = {}
+        with suppress(EdgewiseError):  # No such metrics, or examples in another order.
+            tests = runs.paired_tests(runs.per_example_metrics(out), reference.test_examples)
+        test = tests.get(name.removeprefix("test/"))
         if math.isnan(gain):
             lines += [
                 f"baseline: {name} {rounded(value)} cannot be compared with {_named(reference)}, "
@@ -145,15 +157,6 @@ def _verdict(gain: float, test: Paired | None) -> str:
     if test is None:
         return "better than" if gain > 0 else LOSING[1]
     return "ahead of" if gain > 0 else LOSING[0]
-
-
-def _paired_test(out: Path, reference: Baseline, name: str) -> Paired | None:
-    """Return the paired t-test of a run and a baseline; None without metrics of each example."""
-    try:
-        tests = runs.paired_tests(runs.per_example_metrics(out), reference.test_examples)
-    except EdgewiseError:  # There are no such metrics, or the examples have another order.
-        return None
-    return tests.get(name.removeprefix("test/"))
 
 
 def _advice(recipe: Recipe, best: Baseline) -> str:

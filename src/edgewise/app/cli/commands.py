@@ -10,11 +10,11 @@ from typing import Any
 from edgewise._utils.errors import ArgumentError, require
 from edgewise.app import runs
 from edgewise.app.cli.baseline import comparison
-from edgewise.app.cli.output import say
-from edgewise.app.cli.table import Measured, comparison_table, metrics_table
+from edgewise.app.cli.output import Measured, comparison_table, metrics_table, say
 from edgewise.app.kinds import find
 from edgewise.app.runs.fine_tuning import with_architecture
 from edgewise.app.runs.hybrid import parts_note
+from edgewise.app.runs.train_recipe import train_on_splits
 from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.recipe import Recipe
@@ -23,18 +23,23 @@ from edgewise.app.train.recipe import Recipe
 def train(arguments: Namespace) -> int:
     """Run ``edgewise train``: train a recipe, and print its metrics beside a quick baseline."""
     out = arguments.out
-    recipe = _recipe(arguments, out)
+    recipe, splits = _recipe(arguments, out), None
     metrics: Mapping[str, Any]
     if arguments.folds:
         metrics = runs.train_folds(recipe, out, seeds=arguments.seeds, resume=arguments.resume)
     elif arguments.seeds is None:
-        metrics = runs.train(recipe, out, resume=arguments.resume)
+        metrics, splits = train_on_splits(recipe, out, resume=arguments.resume)
     else:
         metrics = runs.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
     say(metrics_table(metrics))
     _print_notes(recipe, out)
     if not arguments.folds:
-        _print_comparison(recipe, metrics, out)
+        try:
+            say(comparison(recipe, metrics, out, splits))
+        except NoBaselineError:
+            pass
+        except Exception as error:  # The run is saved: a baseline must not fail the command.
+            say(f"baseline: not measured. {error}")
     several = arguments.seeds or arguments.folds
     say(f"\n{out}: {RECIPE}, {METRICS}" + ("" if several else " and more"))
     return 0
@@ -87,16 +92,6 @@ def _print_notes(recipe: Recipe, out: Path) -> None:
         parts = parts_note(RunFolder(path))
         if parts:
             say(f"{f'{path.name}: ' * bool(folders)}{parts}")
-
-
-def _print_comparison(recipe: Recipe, metrics: Mapping[str, Any], out: Path) -> None:
-    """Print a comparison of a run with the quick baselines of its task, if there are any."""
-    try:
-        say(comparison(recipe, metrics, out))
-    except NoBaselineError:
-        return
-    except Exception as error:  # The run is saved: a failing baseline must not fail the command.
-        say(f"baseline: not measured. {error}")
 
 
 def _recipe(arguments: Namespace, out: Path | None = None) -> Recipe:

@@ -11,11 +11,9 @@ import torch
 from edgewise import __version__
 from edgewise._utils.errors import counted, how_to_install
 from edgewise.app.cli.listing import first_line
-from edgewise.app.cli.output import say
-from edgewise.app.cli.table import table
+from edgewise.app.cli.output import say, table
 from edgewise.app.files.files import cache_root, data_root
-from edgewise.app.kinds import DATA
-from edgewise.app.kinds.plugins import plugins
+from edgewise.app.kinds import DATA, plugins
 from edgewise.engines import ENGINES
 from edgewise.engines.native import library
 

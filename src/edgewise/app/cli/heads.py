@@ -14,9 +14,8 @@ from edgewise import explain
 from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.cli.output import say
+from edgewise.app.cli.output import say, table
 from edgewise.app.cli.saving import save_figure
-from edgewise.app.cli.table import table
 from edgewise.app.explain.pruned_runs import save_pruned
 from edgewise.app.explain.suggestion import suggest as suggest_graphs
 from edgewise.app.files.frames import FRAME

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 from edgewise._utils.arguments import check_range
-from edgewise.app.cli.output import say
+from edgewise.app.cli.output import say, table
 from edgewise.app.cli.progress import with_progress
 from edgewise.app.cli.saving import save_figure
-from edgewise.app.cli.table import table
 from edgewise.app.explain.influence import MODEL
 from edgewise.app.explain.influence import influence as measure_influence
 from edgewise.app.runs.run import load

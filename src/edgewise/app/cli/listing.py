@@ -14,8 +14,7 @@ from typing import Any, get_type_hints
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.app.cli.names import KINDS
-from edgewise.app.cli.output import say
-from edgewise.app.cli.table import table
+from edgewise.app.cli.output import say, table
 from edgewise.app.kinds import DATA, RECIPES, TASKS
 from edgewise.app.runs.recipe_fields import fields_of, part_fields
 from edgewise.app.train.parsing import as_typed, describe

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from edgewise import __version__
 from edgewise._utils.errors import ArgumentError, EdgewiseError, printable, shortened
@@ -163,15 +163,12 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
     helps = bool(HELP & set(words))
     trains = command in ("train", "compare", "baseline")
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def is_needed(*commands: str) -> bool:
-        return command in commands or command not in COMMANDS
-
-    if is_needed("list", "show"):
+    needed = {command} if command in COMMANDS else set(COMMANDS)
+    if needed & {"list", "show"}:
         _add_looking(add)
-    if is_needed("train", "baseline", "compare", "test"):
+    if needed & {"train", "baseline", "compare", "test"}:
         _add_training(add, _fields_for_help(words) if helps and trains else "")
-    if is_needed("predict"):
+    if "predict" in needed:
         options, run, by_recipe = OPTIONS, None, ""
         if helps and command == "predict":
             from edgewise.app.cli.predict import options_by_recipe, options_of
@@ -182,20 +179,27 @@ def build_parser(command: str = "", words: Sequence[str] = ()) -> argparse.Argum
             else:
                 options = options_of(run)
         _add_predicting(add, options, run, by_recipe)
-    if is_needed("explain", "influence"):
+    if needed & {"explain", "influence"}:
         _add_explaining(add)
-    if is_needed("heads", "prune", "suggest"):
+    if needed & {"heads", "prune", "suggest"}:
         _add_heads(add)
-    if is_needed("verify"):
+    if "verify" in needed:
         summary = "compare Edgewise's layers with the layers of PyTorch and PyTorch Geometric"
         _command(add, "verify", summary, "edgewise verify")
-    if is_needed("doctor"):
+    if "doctor" in needed:
         summary = "list versions, devices, and installed and missing packages and data sets"
         _command(add, "doctor", summary, "edgewise doctor")
     return parser
 
 
-def _command(add: Commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
+def _command(
+    add: Commands,
+    name: str,
+    summary: str,
+    example: str,
+    on: Literal["recipe", "run", ""] = "",
+) -> argparse.ArgumentParser:
+    """Add a command, with the name of a recipe or a run folder as first argument."""
     command = add.add_parser(
         name,
         help=summary,
@@ -204,25 +208,13 @@ def _command(add: Commands, name: str, summary: str, example: str) -> argparse.A
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    return command
-
-
-def _command_on_recipe(
-    add: Commands, name: str, summary: str, example: str
-) -> argparse.ArgumentParser:
-    command = _command(add, name, summary, example)
-    help_ = "name of a recipe; see `edgewise list recipes`"
-    command.add_argument("recipe", metavar="RECIPE", help=help_)
-    command.set_defaults(takes_fields=True)
-    return command
-
-
-def _command_on_run(
-    add: Commands, name: str, summary: str, example: str
-) -> argparse.ArgumentParser:
-    command = _command(add, name, summary, example)
-    help_ = "run folder, written by `edgewise train`"
-    command.add_argument("folder", type=Path, metavar="DIR", help=help_)
+    if on == "recipe":
+        help_ = "name of a recipe; see `edgewise list recipes`"
+        command.add_argument("recipe", metavar="RECIPE", help=help_)
+        command.set_defaults(takes_fields=True)
+    elif on == "run":
+        help_ = "run folder, written by `edgewise train`"
+        command.add_argument("folder", type=Path, metavar="DIR", help=help_)
     return command
 
 
@@ -247,7 +239,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
         "Each field of the recipe is an option; `edgewise train RECIPE --help` lists the fields."
     )
     summary = "train the model of a recipe and write its weights and metrics to a run folder"
-    command = _command_on_recipe(add, "train", summary, example + known_fields)
+    command = _command(add, "train", summary, example + known_fields, on="recipe")
     protocol = command.add_argument_group("several trainings")
     help_ = (
         "train N times with different seeds, and print the mean and standard deviation of the "
@@ -264,7 +256,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     command.set_defaults(folder_name="{recipe}")
     summary = "evaluate simple baselines on the data of a recipe, with its splits and metrics"
     example = "edgewise baseline molecules --data.path mine.csv --data.target y"
-    command = _command_on_recipe(add, "baseline", summary, example + known_fields)
+    command = _command(add, "baseline", summary, example + known_fields, on="recipe")
     help_ = "cross-validate: evaluate with each fold as the test set, and print the mean metrics"
     command.add_argument("--folds", action="store_true", help=help_)
     command.add_argument("--seed", metavar="N", help="random seed of the splits")
@@ -273,7 +265,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     command.set_defaults(folder_name="{recipe}-baseline")
     summary = "train a recipe once for each value of one field, and write a report of the metrics"
     example = 'edgewise compare digits model.graph "empty()" "window(1)" "complete()"'
-    command = _command_on_recipe(add, "compare", summary, example + known_fields)
+    command = _command(add, "compare", summary, example + known_fields, on="recipe")
     command.add_argument("field", metavar="FIELD", help="field to vary, such as model.graph")
     help_ = "values of FIELD; the recipe is trained once for each value"
     command.add_argument("values", nargs="+", metavar="VALUE", help=help_)
@@ -287,7 +279,7 @@ def _add_training(add: Commands, known_fields: str) -> None:
     _add_common(command, "runs/RECIPE-FIELD")
     command.set_defaults(folder_name="{recipe}-{field}")
     summary = "evaluate the trained model of a run on the test set"
-    command = _command_on_run(add, "test", summary, "edgewise test runs/digits")
+    command = _command(add, "test", summary, "edgewise test runs/digits", on="run")
 
 
 def _add_predicting(
@@ -303,7 +295,7 @@ def _add_predicting(
     if run is None:
         example += f"\n\nsets of options, with the recipes whose runs accept them:\n{by_recipe}"
     summary = "predict for new inputs with the trained model of a run"
-    command = _command_on_run(add, "predict", summary, example)
+    command = _command(add, "predict", summary, example, on="run")
     help_ = "an input to predict for, such as a SMILES, a sentence, an image file or a user id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     files = command.add_argument_group("inputs and outputs")
@@ -339,7 +331,7 @@ def _add_explaining(add: Commands) -> None:
         "each input is written: page-1.html, page-2.html, ..."
     )
     summary = "write an HTML page that shows the attention weights of a run's model for an input"
-    command = _command_on_run(add, "explain", summary, example)
+    command = _command(add, "explain", summary, example, on="run")
     help_ = "an input to explain, such as a SMILES, a sentence, an image file or a node id"
     command.add_argument("inputs", nargs="*", default=[], metavar="INPUT", help=help_)
     help_ = "HTML file to write; the name must end in .html"
@@ -353,7 +345,7 @@ def _add_explaining(add: Commands) -> None:
     command.add_argument("--head", dest="heads", type=int, action="append", metavar="N", help=help_)
     summary = "rank the nodes of a run's graph by their influence on its predictions"
     example = "edgewise influence runs/gat-cora --top 10 --draw influence.png"
-    command = _command_on_run(add, "influence", summary, example)
+    command = _command(add, "influence", summary, example, on="run")
     help_ = (
         "measure the influence of a node as the change of the outputs if the node is `removed` "
         "(default), or if its features are `changed` to the mean features of all nodes"
@@ -368,16 +360,17 @@ def _add_explaining(add: Commands) -> None:
 
 
 def _add_heads(add: Commands) -> None:
-    command = _command_on_run(
+    command = _command(
         add,
         "heads",
         "print the importance and statistics of each attention head of a run",
         "edgewise heads runs/sst2 --by leaving_out --draw heads.png",
+        on="run",
     )
     _add_data(command, importance=True)
     help_ = "save a figure of the importance of each head to FILE"
     command.add_argument("--draw", type=Path, metavar="FILE", help=help_)
-    command = _command_on_run(
+    command = _command(
         add,
         "prune",
         "remove attention heads from a run and write the result to a new folder",
@@ -385,6 +378,7 @@ def _add_heads(add: Commands) -> None:
         "  edgewise prune runs/sst2 --heads 0:1,3 --heads 1:0 --out runs/sst2-pruned\n\n"
         "The rows and columns of the heads are removed from the weights. `edgewise predict`,\n"
         "`edgewise test` and `edgewise explain` read the new folder.",
+        on="run",
     )
     help_ = "remove this fraction of all heads, the least important heads first"
     command.add_argument("--fraction", type=float, metavar="F", help=help_)
@@ -396,11 +390,12 @@ def _add_heads(add: Commands) -> None:
     help_ = "run folder to write; it must not exist yet, or be empty"
     command.add_argument("--out", type=Path, metavar="DIR", required=True, help=help_)
     _add_data(command, importance=True)
-    command = _command_on_run(
+    command = _command(
         add,
         "suggest",
         "suggest a sparse graph for each layer of a run; measure loss and time with these graphs",
         "edgewise suggest runs/sst2 --coverage 0.95",
+        on="run",
     )
     help_ = "fraction of the total attention weight that each graph must keep (default: 0.9)"
     command.add_argument("--coverage", type=float, default=0.9, metavar="F", help=help_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from edgewise.app.cli.table import Measured, measured, shown_metric
+from edgewise.app.cli.output import Measured, measured, shown_metric
 from edgewise.app.runs.comparison import Comparison
 from edgewise.graphs.drawing import draw_matrix, draw_nodes
 

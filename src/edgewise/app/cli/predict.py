@@ -12,10 +12,9 @@ from edgewise._utils.arguments import check_range
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, printable_line
 from edgewise.app.cli.names import OPTIONS
-from edgewise.app.cli.output import say, warn
+from edgewise.app.cli.output import say, table, warn
 from edgewise.app.cli.progress import with_progress
 from edgewise.app.cli.saving import save_figure
-from edgewise.app.cli.table import table
 from edgewise.app.explain.reasons import add_reasons
 from edgewise.app.kinds import RECIPES
 from edgewise.app.predict.rows import check_form, flat, write_answers

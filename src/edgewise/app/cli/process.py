@@ -46,7 +46,7 @@ def run(argv: Sequence[str] | None, start_handler: Callable[[int, object], None]
                 # Child processes do not import modules of the current folder, which may hold
                 # received files.
                 os.environ.setdefault("PYTHONSAFEPATH", "1")
-                from edgewise.app.train.allocator import keep_freed_memory
+                from edgewise.app.train.process import keep_freed_memory
 
                 keep_freed_memory()
                 if signal.getsignal(signal.SIGINT) is start_handler:

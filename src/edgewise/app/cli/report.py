@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 
 from edgewise import __version__
+from edgewise.app.cli.output import Measured, comparison_rows
 from edgewise.app.cli.picture import picture
-from edgewise.app.cli.table import Measured, comparison_rows
 from edgewise.app.runs.comparison import Comparison
 from edgewise.app.runs.recipe_fields import fields_of
 from edgewise.app.train.folder import RunFolder

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from edgewise._utils.errors import EdgewiseError
-from edgewise.app.train.folder import HEADS, TEST_EXAMPLES, RunFolder
+from edgewise.app.train.folder import HEADS, TEST_EXAMPLES, WEIGHTS, RunFolder
 from edgewise.app.train.held_out import HELD_OUT, held_out, same_targets
 from edgewise.layers.pruning import kept_heads
 
@@ -32,10 +32,12 @@ def save_pruned(run: Any, path: str | Path) -> Path:
     folder.refuse_existing(resumable=False)
     old = RunFolder(run.path)
     outputs = _held_out_again(run, old)
-    changed = shutil.ignore_patterns(old.weights.name, TEST_EXAMPLES, HELD_OUT)
+    changed = shutil.ignore_patterns(WEIGHTS, TEST_EXAMPLES, HELD_OUT)
     shutil.copytree(run.path, folder.path, ignore=changed, dirs_exist_ok=True)
     folder.write_json(HEADS, kept_heads(run.model))
-    folder.write_weights({name: x.contiguous() for name, x in run.model.state_dict().items()})
+    folder.write_tensors(
+        WEIGHTS, {name: x.contiguous() for name, x in run.model.state_dict().items()}
+    )
     if outputs:
         folder.write_tensors(HELD_OUT, outputs)
     return folder.path

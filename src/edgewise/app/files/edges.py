@@ -17,10 +17,9 @@ first line is taken as a header if it has words above numbers, or usual names su
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Callable, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,10 +43,16 @@ COMMENTS = ("#", "%", "//")
 MARKS = ("\t", "::", *(mark for mark in DELIMITERS if mark != "\t"))
 WORD = re.compile(r"[^\W\d][\w .:/()-]*")
 NUMERIC = re.compile(r"[-+]?\.?\d[-+\d.,:/TZe ]*")  # Numbers, dates and times.
-PADDED = re.compile("\\n0[0-9]")  # Ids such as 007, after the end of the previous id.
 WHOLE = re.compile("0|[1-9][0-9]{0,19}")  # Up to the 20 digits of a 64-bit integer.
 SPACES = ("  ", *"\t\v\f\x1c\x1d\x1e\x1f")  # White space other than one blank between two fields.
 PER_LINE, PER_CHARACTER = 400, 3  # Bytes of memory per line and per character.
+LINE_FEED = ord("\n")
+# Bytes at the ends of a line that may be white space or begin a comment, or are not ASCII.
+UNUSUAL = np.array([byte > 127 or chr(byte).isspace() or chr(byte) in "#%/" for byte in range(256)])
+BLOCK = 2**17  # Number of fields that are hashed at once, to use little memory.
+LONGEST_HASHED = 64  # Bytes of a field; longer fields are compared as texts.
+MASKS = np.array([256**size - 1 for size in range(9)], dtype="<u8")  # First bytes of a word of 8.
+FACTOR = np.uint64(0x9E3779B97F4A7C15)  # Odd, of the golden ratio, as is usual for hashes.
 
 
 class Column(NamedTuple):
@@ -150,8 +155,8 @@ class Fields(NamedTuple):
         """Raise ArgumentError for the first of these lines, if there is one."""
         for row in rows[:1].tolist():
             if isinstance(self.path, Path) and is_text(self.path):
-                lines = enumerate(_stripped_lines(self.path, text_form(self.path).encoding), 1)
-                number, text = [line for line in lines if line[1]][self.skipped + row]
+                lines = _stripped(_text(self.path, text_form(self.path).encoding))
+                number, text = [line for line in enumerate(lines, 1) if line[1]][self.skipped + row]
             else:
                 number = self.line_numbers[row]
                 text = ", ".join(self.texts[self.codes[self.rows == row]])
@@ -182,7 +187,7 @@ def read_edges(
     fields = _two_columns(fields, columns, "two ids, source and target")
     if not len(fields.widths):
         raise _empty(fields.path)
-    ids, (nodes,) = _numbered([(fields, np.arange(len(fields.codes)))], names)
+    ids, (nodes,) = _numbered([(fields, slice(None))], names)
     column = fields.names[0] if fields.names else "source"
     return EdgeTable(nodes.view(-1, 2).t().contiguous(), ids, column)
 
@@ -227,7 +232,9 @@ def read_interactions(
     return Interactions(pairs, user_ids, item_ids, numbers, (user_column, item_column), rating)
 
 
-def _numbered(columns: list[tuple[Fields, Indices]], names: bool) -> tuple[Ids, list[Tensor]]:
+def _numbered(
+    columns: Sequence[tuple[Fields, Indices | slice]], names: bool
+) -> tuple[Ids, list[Tensor]]:
     """Sort the ids at these positions of some files; return their indices by id, and in order."""
     pandas = pandas_for("reading edges")
     used = [fields.texts[np.bincount(fields.codes[at]).nonzero()[0]] for fields, at in columns]
@@ -238,9 +245,11 @@ def _numbered(columns: list[tuple[Fields, Indices]], names: bool) -> tuple[Ids, 
         for fields, at in columns:
             rows = fields.rows[at][~fields.per_field(WHOLE.fullmatch)[at]]
             fields.refuse(rows, "integers from 0, like most ids")
-    order = pandas.Index(sorted(distinct, key=None if are_names else int), dtype=object)
-    indices = [torch.from_numpy(order.get_indexer(f.texts)[f.codes[at]]) for f, at in columns]
-    return {text: index for index, text in enumerate(order)}, indices
+    order = sorted(distinct.tolist(), key=None if are_names else int)
+    ids = dict(zip(order, range(len(order)), strict=True))
+    nodes = [np.array([ids.get(text, -1) for text in fields.texts]) for fields, _ in columns]
+    of_column = zip(nodes, columns, strict=True)
+    return ids, [torch.from_numpy(index[fields.codes[at]]) for index, (fields, at) in of_column]
 
 
 def _fields(path: Path | FrameSource, header: bool | None, columns: Sequence[Column]) -> Fields:
@@ -256,30 +265,39 @@ def _fields(path: Path | FrameSource, header: bool | None, columns: Sequence[Col
     first_line, column, widths, skipped = _one_column(path)
     if not len(widths):
         return Fields(path)
-    *first, others = f"{column}\n".split("\n", int(widths[0]))
-    first = [field.strip() for field in first]
-    if header is False or not (header or all(map(WORD.fullmatch, first))):
-        return Fields(path, *_factorized(column), widths, skipped=skipped)
-    fields = Fields(path, *_factorized(others[:-1]), widths[1:], first, skipped=skipped + 1)
-    if header or _names_columns(fields, first, columns):
-        expected = f"{counted(len(first), 'column')}, as in the header"
-        fields.refuse((fields.widths != len(first)).nonzero()[0], expected)
-        return fields
-    merged, texts = factorize(np.array([*first, *fields.texts], dtype=object))
-    codes = np.concatenate([merged[: len(first)], merged[len(first) :][fields.codes]])
+    width = int(widths[0])
+    first = [field.strip() for field in column.split("\n", width)[:width]]
+    codes, texts = _factorized(column)
     fields = Fields(path, codes, texts, widths, skipped=skipped)
+    if header is False or not (header or all(map(WORD.fullmatch, first))):
+        return fields
+    below = Fields(path, codes[width:], texts, widths[1:], first, skipped=skipped + 1)
+    if header or _names_columns(below, first, columns):
+        expected = f"{counted(len(first), 'column')}, as in the header"
+        below.refuse((below.widths != len(first)).nonzero()[0], expected)
+        return below
     _refuse_doubt(fields, first_line)
     return fields
 
 
-def _stripped_lines(path: Path, encoding: str) -> list[str]:
-    """Return all lines without white space at their ends, "" for a comment."""
+def _text(path: Path, encoding: str) -> str:
     with opened_text(path, encoding) as file:
-        text = file.read().replace("\r\n", "\n").replace("\r", "\n")
-    lines = list(map(str.strip, text.split("\n")))
-    if any(mark in text for mark in COMMENTS):
-        lines = ["" if line.startswith(COMMENTS) else line for line in lines]
-    return lines
+        return file.read().replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+
+
+def _stripped(text: str) -> list[str]:
+    """Return all lines without white space at their ends, "" for a comment."""
+    lines = map(str.strip, text.split("\n"))
+    return ["" if line.startswith(COMMENTS) else line for line in lines]
+
+
+def _clean(text: str) -> str:
+    """Return the lines that are neither empty nor comments, without white space at their ends."""
+    data = np.frombuffer(f"\n{text}\n".encode(), dtype=np.uint8)
+    line_feeds = np.flatnonzero(data == LINE_FEED)
+    if UNUSUAL[data[line_feeds[:-1] + 1]].any() or UNUSUAL[data[line_feeds[1:] - 1]].any():
+        return "\n".join(filter(None, _stripped(text)))
+    return text
 
 
 def _one_column(path: Path) -> tuple[str, str, Indices, int]:
@@ -288,26 +306,26 @@ def _one_column(path: Path) -> tuple[str, str, Indices, int]:
     needed = PER_CHARACTER * form.characters + PER_LINE * form.lines
     remedy = "use a part of the lines, or a machine with more memory"
     check_memory("data.path", needed, path.name, remedy)
-    lines = list(filter(None, _stripped_lines(path, form.encoding)))
-    separator_line = SEPARATOR_LINE.fullmatch(lines[0]) if lines else None
+    text = _clean(_text(path, form.encoding))
+    first_line, _, others = text.partition("\n")
+    separator_line = SEPARATOR_LINE.fullmatch(first_line)
     skipped = 1 if separator_line else 0
-    del lines[:skipped]
-    first_line = lines[0] if lines else ""
+    if separator_line:
+        text = others
+        first_line = text.partition("\n")[0]
     delimiter = next((mark for mark in MARKS if mark in first_line), None)
     if separator_line:
         delimiter = separator_line[1] or "\t"
-    text = "\n".join(lines)
+    if not text:
+        return "", "", np.empty(0, dtype=np.int64), skipped
     if delimiter is None:
         if not text.isascii() or any(space in text for space in SPACES):
-            lines = [" ".join(line.split()) for line in lines]
-            text = "\n".join(lines)
+            text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
         delimiter = " "
     if delimiter not in DELIMITERS or '"' not in text:
-        counts = map(str.count, lines, repeat(delimiter))
-        widths = np.fromiter(counts, dtype=np.int64, count=len(lines)) + 1
-        return first_line, text.replace(delimiter, "\n"), widths, skipped
+        return first_line, text.replace(delimiter, "\n"), _widths(text, delimiter), skipped
     rows: list[list[str]] = []
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    reader = csv.reader(text.split("\n"), delimiter=delimiter, strict=True)
     try:
         for row in reader:
             if reader.line_num > len(rows) + 1:
@@ -319,22 +337,60 @@ def _one_column(path: Path) -> tuple[str, str, Indices, int]:
     return first_line, "\n".join(chain.from_iterable(rows)), np.array(list(map(len, rows))), skipped
 
 
+def _widths(text: str, delimiter: str) -> Indices:
+    """Return the number of fields of each line."""
+    if len(delimiter) > 1:
+        return np.array([line.count(delimiter) + 1 for line in text.split("\n")])
+    data = np.frombuffer(f"{text}\n".encode(), dtype=np.uint8)
+    ends = data[(data == LINE_FEED) | (data == ord(delimiter))]
+    return np.diff(np.flatnonzero(ends == LINE_FEED), prepend=-1)
+
+
 def _factorized(column: str) -> tuple[Indices, NDArray[np.object_]]:
     """Return the position of each field of a column among its distinct texts, and these texts."""
-    pandas = pandas_for("reading edges")
-    # The first characters show most columns of names, without a look at all of them.
-    starts_with_digits = column[:99].replace("\n", "").isdecimal()
-    digits = column.replace("\n", "") if starts_with_digits else ""
-    if digits.isascii() and digits.isdecimal() and not PADDED.search(f"\n{column}"):
-        file = io.BytesIO(f"{column}\n".encode())
-        frame = pandas.read_csv(file, header=None, skip_blank_lines=False, low_memory=False)
-        if frame[0].dtype.kind in "iu":  # No field is empty or larger than 64 bits.
-            codes, distinct = pandas.factorize(frame[0].to_numpy(), sort=True)
-            return codes, np.array(list(map(str, distinct.tolist())), dtype=object)
-    texts = column.split("\n") if column else []
-    codes, distinct = pandas.factorize(np.array(texts, dtype=object))
-    merged, texts = pandas.factorize(np.array(list(map(str.strip, distinct)), dtype=object))
-    return merged[codes], texts
+    if not column:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=object)
+    factorize = pandas_for("reading edges").factorize
+    codes, distinct = _factorized_bytes(column)
+    if codes is None:
+        codes, distinct = factorize(np.array(column.split("\n"), dtype=object))
+    stripped = list(map(str.strip, distinct))
+    merged, texts = factorize(np.array(stripped, dtype=object))
+    return (codes if len(texts) == len(stripped) else merged[codes]), texts
+
+
+def _factorized_bytes(column: str) -> tuple[Indices | None, list[str]]:
+    """Factorize fields by a hash of their bytes; ``None`` for long fields or equal hashes."""
+    data = f"{column}\n".encode()
+    line_feeds = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == LINE_FEED)
+    bounds = np.concatenate([[0], line_feeds + 1])
+    longest = int(np.diff(bounds).max())
+    if longest > LONGEST_HASHED:
+        return None, []
+    data += bytes(LONGEST_HASHED + 8)
+    windows: NDArray[np.uint64] = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))
+    starts, ends = bounds[:-1], bounds[1:]  # With the line feed, so that "a" is not "a\0".
+
+    def words(fields: slice | Indices, at: int) -> NDArray[np.uint64]:
+        sizes = np.minimum(np.maximum(ends[fields] - starts[fields] - at, 0), 8)
+        masked: NDArray[np.uint64] = windows[starts[fields] + at] & MASKS[sizes]
+        return masked
+
+    hashes = np.zeros(len(ends), dtype=np.uint64)
+    blocks = [slice(start, start + BLOCK) for start in range(0, len(ends), BLOCK)]
+    for block in blocks:
+        for at in range(0, longest, 8):
+            hashes[block] = (hashes[block] ^ words(block, at)) * FACTOR
+    hashes ^= hashes >> np.uint64(32)
+    codes, _ = pandas_for("reading edges").factorize(hashes)
+    del hashes
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    for at in range(0, longest, 8):
+        of_codes = words(first, at)
+        if any((words(block, at) != of_codes[codes[block]]).any() for block in blocks):
+            return None, []
+    spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
+    return codes, [data[start : end - 1].decode() for start, end in spans]
 
 
 def _names_columns(others: Fields, first: list[str], columns: Sequence[Column]) -> bool:
@@ -427,12 +483,8 @@ def _two_columns(fields: Fields, columns: tuple[Column, Column], expected: str) 
     wrong_width = (fields.widths != width).nonzero()[0]
     rows = int(wrong_width[0]) if len(wrong_width) else len(fields.widths)
     codes = fields.codes[: rows * width].reshape(rows, width)[:, [first, second]].ravel()
-    texts = fields.texts
-    if width > 2:  # The other columns have further texts.
-        codes, used = pandas_for("reading edges").factorize(codes, sort=True)
-        texts = texts[used]
     names = [fields.names[first], fields.names[second]] if fields.names else None
-    pairs = fields._replace(codes=codes, texts=texts, names=names, widths=np.full(rows, 2))
+    pairs = fields._replace(codes=codes, names=names, widths=np.full(rows, 2))
     fields.refuse(pairs.rows[~pairs.per_field(str.strip)], "an id in every field")
     fields.refuse(wrong_width, expected)
     return pairs

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
-from importlib import import_module
-from typing import Any, Generic, TypeVar
+from importlib import import_module, metadata
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from edgewise._utils.arguments import check_choice
 from edgewise.app.kinds.kind import Baselines, Kind
-from edgewise.app.kinds.plugins import PluginWarning, plugins
 from edgewise.app.predict.predictor import Predictor
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Data
 from edgewise.app.train.task import Task
 from edgewise.app.train.tasks import SHARED_TASKS
+from edgewise.graphs.user_patterns import PLUGINS
 
 __all__ = ["DATA", "RECIPES", "TASKS", "Baselines", "Kind", "PluginWarning", "find", "kinds"]
 
@@ -23,6 +24,43 @@ NAMES = (
     *("translation", "images", "series", "sounds"),
 )
 T = TypeVar("T")
+
+
+class PluginWarning(UserWarning):
+    """Warning: a package that adds a kind is installed but cannot be imported."""
+
+
+class Plugin(NamedTuple):
+    """Kind that an installed package adds, and the name of the package."""
+
+    package: str
+    kind: Kind
+
+
+_loaded: list[Plugin] | None = None
+
+
+def plugins() -> list[Plugin]:
+    """Return the plugins of all installed packages, imported by the first call."""
+    global _loaded  # noqa: PLW0603 - cache of the plugins, filled while they load
+    if _loaded is None:
+        _loaded = []
+        for entry in sorted(metadata.entry_points(group=PLUGINS), key=lambda entry: entry.name):
+            try:
+                _loaded.append(Plugin(_package(entry), entry.load().KIND))
+            except Exception as error:
+                warnings.warn(
+                    f"the kind of the package {_package(entry)} cannot be used: importing "
+                    f"{entry.value} raised {type(error).__name__}: {error}. Remedy: update or "
+                    f"repair the package, or uninstall it",
+                    PluginWarning,
+                    stacklevel=2,
+                )
+    return _loaded
+
+
+def _package(entry: metadata.EntryPoint) -> str:
+    return entry.name if entry.dist is None else entry.dist.name
 
 
 @cache

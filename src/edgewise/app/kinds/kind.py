@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from edgewise._utils.errors import require
 from edgewise.app.predict.predictor import Predictor
-from edgewise.app.train.baseline import Candidate
 from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.splits import Data, Splits
+from edgewise.app.train.splits import Data
 from edgewise.app.train.task import Task
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
@@ -47,19 +45,6 @@ class Baselines:
     module: str
     extra: str = "train"
     is_large: Callable[[Preprocessing], bool] = lambda _: False
-
-    def candidates(self, recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-        """Yield baselines with their settings.
-
-        Raises:
-            MissingExtraError: a package of the module is not installed.
-        """
-        module = require(self.module, extra=self.extra, purpose=f"baselines of {self.name}")
-        yield from module.candidates(recipe, splits)
-
-    def has(self, recipe: Recipe) -> bool:
-        """Return whether these baselines are for a recipe."""
-        return isinstance(recipe.data, self.data) and type(recipe.task) in self.tasks
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ from torch import Tensor
 
 from edgewise._utils.errors import require
 from edgewise.app.kinds import Baselines, kinds
-from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, Writer
+from edgewise.app.train.baseline import NoBaselineError, Score, Writer
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.loader import Loader
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.splits import Data, Splits
+from edgewise.app.train.splits import Data, Loader, Splits
 
 AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
 """Fields of data sets that control random augmentation, with the values that turn it off."""
@@ -74,7 +73,9 @@ def main_metric(recipe: Recipe, baseline: Baseline) -> str:
     return monitored if monitored in names and not replaced else names[0]
 
 
-def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
+def baselines(
+    recipe: Recipe, *, quick: bool = False, splits: Splits | None = None
+) -> Iterator[Baseline]:
     """Yield the baselines for a recipe, each with its best setting, as soon as it is evaluated.
 
     The data, their splits and the metrics are those of the recipe, without random augmentation of
@@ -83,6 +84,7 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     Args:
         recipe: recipe whose task, data and metrics are used.
         quick: whether to leave out baselines that take more than about ten seconds.
+        splits: data of the recipe, if they are loaded; otherwise they are loaded here.
 
     Raises:
         NoBaselineError: there are no baselines for the recipe's data and task.
@@ -98,82 +100,71 @@ def baselines(recipe: Recipe, *, quick: bool = False) -> Iterator[Baseline]:
     # Imported before processor time is measured, so that no method is charged for start-up.
     require("edgewise.app.train.split_metrics", extra="train", purpose="metrics of baselines")
     kind = baselines_for(recipe)
-    splits = without_augmentation(recipe.data).load()
+    module = require(kind.module, extra=kind.extra, purpose=f"baselines of {kind.name}")
+    data = without_augmentation(recipe.data)
+    # Training adds encodings for its model to loaded batches.
+    if splits is None or splits.codes is not None or data != recipe.data:
+        splits = data.load()
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
-    for _, settings in groupby(kind.candidates(recipe, splits), attrgetter("name")):
-        best: tuple[float, Baseline, Score | Writer] | None = None
+    for _, settings in groupby(module.candidates(recipe, splits), attrgetter("name")):
+        best: tuple[Baseline, Score | Writer] | None = None
         seconds = 0.0
         for candidate in settings:
             if quick and candidate.slow:
                 continue
-            baseline, method = _validated(recipe, splits, candidate)
-            seconds += baseline.seconds
-            goodness = _goodness(recipe, baseline)
-            if best is None or goodness > best[0]:
-                best = goodness, baseline, method
+            started = time.process_time()
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=".*(failed to|hasn't) converge")
+                method = candidate.fit()
+            metrics, _ = _evaluate(recipe, method, splits, "val")
+            seconds += time.process_time() - started
+            baseline = Baseline(candidate.name, candidate.setting, metrics, seconds)
+            if best is None or best_of(recipe, [best[0], baseline]) is baseline:
+                best = baseline, method
         if best is not None:
-            _, baseline, method = best
-            yield _tested(recipe, splits, replace(baseline, seconds=seconds), method)
+            started = time.process_time()
+            baseline, method = best
+            metrics, examples = _evaluate(recipe, method, splits, "test")
+            seconds += time.process_time() - started
+            yield replace(
+                baseline,
+                metrics=baseline.metrics | metrics,
+                seconds=seconds,
+                test_examples=examples,
+            )
 
 
 def best_of(recipe: Recipe, measured: Sequence[Baseline], split: str = "val") -> Baseline:
-    """Return the baseline with the best main metric on a split; ties go to the first."""
-    return max(measured, key=lambda baseline: _goodness(recipe, baseline, split))
-
-
-def _goodness(recipe: Recipe, baseline: Baseline, split: str = "val") -> float:
-    """Return the main metric, negated if lower values are better; NaN is the worst."""
-    name = f"{split}/{main_metric(recipe, baseline)}"
-    value = baseline.metrics[name]
-    if math.isnan(value):
-        return -math.inf
-    return -value if lower_is_better(recipe, name) else value
+    """Return the baseline with the best main metric on a split, NaN being the worst; ties go to
+    the first.
+    """
+    name = f"{split}/{main_metric(recipe, measured[0])}"
+    sign = -1 if lower_is_better(recipe, name) else 1
+    values = [sign * baseline.metrics[name] for baseline in measured]
+    return measured[max(range(len(values)), key=lambda i: (not math.isnan(values[i]), values[i]))]
 
 
 @torch.no_grad()
-def _validated(
-    recipe: Recipe, splits: Splits, candidate: Candidate
-) -> tuple[Baseline, Score | Writer]:
-    """Fit a candidate; return its validation metrics as a baseline, and the fitted method."""
-    started = time.process_time()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*(failed to|hasn't) converge")
-        method = candidate.fit()
-    values, _ = _metrics_of(recipe, method, splits.loaders(recipe.seed)["val"])
-    metrics = {f"val/{name}": value for name, value in values.items()}
-    seconds = time.process_time() - started
-    return Baseline(candidate.name, candidate.setting, metrics, seconds), method
-
-
-@torch.no_grad()
-def _tested(recipe: Recipe, splits: Splits, chosen: Baseline, method: Score | Writer) -> Baseline:
-    """Return a baseline with its test metrics added."""
-    started = time.process_time()
-    test = splits.loaders(recipe.seed)["test"]
-    values, examples = _metrics_of(recipe, method, test, keep_examples=True)
-    if not isinstance(method, Writer):
-        values |= _generation_metrics(recipe, partial(_generate, recipe, method), test)
-    metrics = chosen.metrics | {f"test/{name}": value for name, value in values.items()}
-    seconds = chosen.seconds + time.process_time() - started
-    return replace(chosen, metrics=metrics, seconds=seconds, test_examples=examples)
-
-
-def _metrics_of(
-    recipe: Recipe, method: Score | Writer, loader: Loader, *, keep_examples: bool = False
+def _evaluate(
+    recipe: Recipe, method: Score | Writer, splits: Splits, split: str
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """Return the metrics on the examples of a loader, and if asked for those of each example."""
+    """Return the metrics on a split, and for the test set those of each example."""
     from edgewise.app.train.split_metrics import SplitMetrics
 
+    loader = splits.loaders(recipe.seed)[split]
     if isinstance(method, Writer):  # The metrics are those of all texts together.
-        return _generation_metrics(recipe, method.write, loader), {}
-    metrics = SplitMetrics(recipe.task, keep_examples=keep_examples)
-    for batch in loader:
-        if len(batch.target):  # A window of text may have no masked token.
-            metrics.add(method(batch), batch.target)
-    values = metrics.finish()
-    if recipe.task.metrics():  # Scores need not be logits, for which the loss is defined.
-        del values["loss"]
-    return values, metrics.per_example()
+        values, examples = _generation_metrics(recipe, method.write, loader), {}
+    else:
+        metrics = SplitMetrics(recipe.task, keep_examples=split == "test")
+        for batch in loader:
+            if len(batch.target):  # A window of text may have no masked token.
+                metrics.add(method(batch), batch.target)
+        values, examples = metrics.finish(), metrics.per_example
+        if len(metrics) > 1:  # Scores need not be logits, for which the loss is defined.
+            del values["loss"]
+        if split == "test":
+            values |= _generation_metrics(recipe, partial(_generate, recipe, method), loader)
+    return {f"{split}/{name}": value for name, value in values.items()}, examples
 
 
 def _generation_metrics(
@@ -203,7 +194,7 @@ def baselines_for(recipe: Recipe) -> Baselines:
     """Return the baselines that a kind of problem has for a recipe, or raise NoBaselineError."""
     entries = [entry for kind in kinds() for entry in kind.baselines]
     for entry in entries:
-        if entry.has(recipe):
+        if isinstance(recipe.data, entry.data) and type(recipe.task) in entry.tasks:
             return entry
     raise NoBaselineError(
         "recipe",

@@ -13,7 +13,7 @@ from edgewise.app.runs.hugging_face import is_hugging_face, load_hf_weights
 from edgewise.app.runs.recipe_fields import model_fields, with_values
 from edgewise.app.runs.vocabulary import check_vocabulary
 from edgewise.app.train.backbone import trunk_names
-from edgewise.app.train.folder import RECIPE, RunFolder, differing, disagreements
+from edgewise.app.train.folder import RECIPE, WEIGHTS, RunFolder, differing, disagreements
 from edgewise.app.train.parsing import show_value
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits, TextSplits
@@ -47,7 +47,7 @@ def check_start(recipe: Recipe) -> None:
     if is_hugging_face(recipe.start):  # with_hf_model has checked it.
         return
     run = RunFolder(Path(recipe.start))
-    if not run.has(run.weights.name):
+    if not run.has(WEIGHTS):
         run.refuse_several()
         raise MissingDataError(
             f"{run.weights}: no such file. Remedy: name the folder of a finished run."
@@ -83,7 +83,7 @@ def load_start(model: nn.Module, recipe: Recipe, splits: Splits) -> None:
 def load_backbone(model: nn.Module, recipe: Recipe, run: RunFolder) -> None:
     """Load the backbone weights of a finished run, which may have been trained on another task."""
     state = model.state_dict()
-    run_weights, weights = _backbone(run.read_weights()), _backbone(state)
+    run_weights, weights = _backbone(run.read_tensors(WEIGHTS)), _backbone(state)
     if not run_weights or not weights:
         raise ArgumentError(
             "--from",

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from edgewise.app.train.folder import NOTES, RunFolder
-from edgewise.app.train.loader import Loader
+from edgewise.app.train.splits import Loader
 from edgewise.app.train.text.naive_bayes import NEAR_ZERO, CombinedClassifier
 from edgewise.explain.parts import answer_parts, fractions, parts_text, recorded_parts
 from edgewise.layers.sum_of_parts import SumOfParts

@@ -12,12 +12,10 @@ from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.kinds import DATA, TASKS, Registry
 from edgewise.app.runs.recipe_fields import PARTS, fields_of, with_values
-from edgewise.app.train.folder import RECIPE, RunFolder
-from edgewise.app.train.optimizer import OptimizerSettings
+from edgewise.app.train.folder import RECIPE, WEIGHTS, RunFolder
 from edgewise.app.train.parsing import describe, read_value, show_value
-from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Recipe, TrainerSettings
 from edgewise.app.train.schedule import SCHEDULES
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.models import MODELS
 
 KINDS: dict[str, Mapping[str, Any]] = {
@@ -155,7 +153,7 @@ def load_recipe(folder: RunFolder) -> Recipe:
 
 def check_finished(folder: RunFolder, recipe: Recipe) -> None:
     """Raise MissingDataError or ArgumentError unless a folder contains one finished run."""
-    if not folder.has(folder.weights.name):
+    if not folder.has(WEIGHTS):
         folder.refuse_several()
         raise MissingDataError(
             f"{folder.weights}: no such file. Remedy: finish the run: repeat the command that "

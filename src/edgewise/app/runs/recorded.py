@@ -16,7 +16,7 @@ from edgewise.app.runs.record import check_finished, load_recipe
 from edgewise.app.runs.train_recipe import checked_model
 from edgewise.app.runs.vocabulary import with_vocabulary
 from edgewise.app.train.fitting import evaluate_with_examples
-from edgewise.app.train.folder import RECIPE, RunFolder
+from edgewise.app.train.folder import RECIPE, TEST_EXAMPLES, RunFolder
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
 
@@ -80,6 +80,7 @@ def evaluate_one(path: Path) -> dict[str, float]:
     loaders = splits.loaders(recipe.seed)
     task = recipe.task.with_targets(splits.targets, splits.class_counts)
     metrics, examples = evaluate_with_examples(model, task, loaders, recipe.trainer.accelerator)
-    with suppress(WriteError):
-        folder.write_test_examples(examples)
+    if examples:
+        with suppress(WriteError):
+            folder.write_tensors(TEST_EXAMPLES, examples)
     return metrics

@@ -25,8 +25,7 @@ from typing import Any, TextIO
 import torch
 
 from edgewise._utils.errors import EdgewiseError, Interrupted, in_one_line
-from edgewise.app.train.allocator import keep_freed_memory
-from edgewise.app.train.interrupt import interruptible
+from edgewise.app.train.process import interruptible, keep_freed_memory
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 """Type of a job: a module-level function and its arguments. Both must be picklable."""

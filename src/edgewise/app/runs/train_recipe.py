@@ -22,13 +22,12 @@ from edgewise.app.runs.recipe_fields import model_fields
 from edgewise.app.runs.record import check_resumed, load_recipe, to_record
 from edgewise.app.runs.side_by_side import side_by_side
 from edgewise.app.runs.vocabulary import with_vocabulary, write_tokenizer
-from edgewise.app.train.distributed import rank_and_world_size
 from edgewise.app.train.fitting import fit
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.held_out import keep_held_out
 from edgewise.app.train.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
+from edgewise.app.train.process import rank_and_world_size, seed_everything
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.rng import seed_everything
 from edgewise.app.train.splits import Splits, TextSplits
 from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.app.train.text.naive_bayes import CombinedClassifier, NaiveBayes
@@ -76,13 +75,22 @@ def train(
         >>> sorted(name for name in metrics if name.startswith("test"))
         ['test/accuracy', 'test/loss']
     """
+    return train_on_splits(recipe, path, resume=resume, title=title)[0]
+
+
+def train_on_splits(
+    recipe: Recipe, path: Path, *, resume: bool = False, title: str | None = None
+) -> tuple[dict[str, float], Splits | None]:
+    """Train a recipe as :func:`train`, and return the final metrics and the data; None for data
+    that this process has not loaded.
+    """
     folder, title = RunFolder(path), title or recipe.name
     if recipe.start:
         recipe = with_hf_model(recipe)
     if resume:
         check_resumed(folder, recipe, "one")
         if folder.has(METRICS):
-            return folder.read_metrics()
+            return folder.read_metrics(), None
     else:
         folder.refuse_existing()
     model, splits = _prepare(recipe, folder)
@@ -96,8 +104,8 @@ def train(
         if recipe.trainer.devices > 1 and rank_and_world_size()[1] == 1:
             del model, splits
             _train_in_processes(path, recipe.trainer.devices, title)
-            return folder.read_metrics()
-        return _fit(recipe, model, splits, folder, title)
+            return folder.read_metrics(), None
+        return _fit(recipe, model, splits, folder, title), splits
 
 
 def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 from edgewise._utils.errors import Interrupted, require
 from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, Writer
 from edgewise.app.train.batches import Batch, WritingBatch
-from edgewise.app.train.distributed import rank_and_world_size
 from edgewise.app.train.fitting import evaluate, fit
 from edgewise.app.train.folder import RunFolder
-from edgewise.app.train.loader import Loader
 from edgewise.app.train.neighbours import NeighbourSampler, neighbour_batches
-from edgewise.app.train.optimizer import OptimizerSettings
 from edgewise.app.train.packed import PackedGraphs
-from edgewise.app.train.recipe import Protocol, Recipe
-from edgewise.app.train.rng import seed_everything
+from edgewise.app.train.process import rank_and_world_size, seed_everything
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import (
     SCHEDULES,
     ConstantSchedule,
@@ -24,8 +21,7 @@ from edgewise.app.train.schedule import (
     NoamSchedule,
     Schedule,
 )
-from edgewise.app.train.settings import TrainerSettings
-from edgewise.app.train.splits import Data, Split, Splits, TextSplits
+from edgewise.app.train.splits import Data, Loader, Split, Splits, TextSplits
 from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.app.train.task import Task
 from edgewise.app.train.tasks.classification import Classification

@@ -1,4 +1,4 @@
-"""Lightning callbacks: history, averages of weights, a frozen backbone and early stopping."""
+"""Lightning callbacks: history, averages of weights, early stopping, checkpoints, progress."""
 
 # ruff: noqa: ARG002 - Lightning passes more arguments to its hooks than they need
 from __future__ import annotations
@@ -9,14 +9,26 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, WeightAveraging
+from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar, WeightAveraging
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from edgewise._utils.errors import ArgumentError
+from edgewise._utils.digits import rounded
+from edgewise._utils.errors import ArgumentError, Interrupted, printable_line
 from edgewise.app.train.backbone import trunk_names
-from edgewise.app.train.folder import Row
+from edgewise.app.train.folder import CHECKPOINT, Row, RunFolder
 from edgewise.app.train.lightning_module import TrainingModule
-from edgewise.app.train.settings import TrainerSettings
+from edgewise.app.train.process import (
+    Request,
+    all_gather,
+    all_reduce,
+    rank_and_world_size,
+    restore_rng,
+    rng_state,
+)
+from edgewise.app.train.recipe import TrainerSettings
+from edgewise.layers import Cache
 
 Weights = dict[str, Tensor]
 
@@ -43,11 +55,6 @@ class History(Callback):
         pairs = zip(self._earlier.items(), passed, strict=True)
         return {name: round(earlier + seconds, 3) for (name, earlier), seconds in pairs}
 
-    @property
-    def best(self) -> float:
-        """Value of the monitored metric in the best epoch so far."""
-        return self.rows[self.best_epoch - 1][self.settings.monitor]
-
     def state_dict(self) -> dict[str, Any]:
         best = {"best_epoch": self.best_epoch, "best_weights": self.best_weights}
         return {"rows": self.rows, "times": self.times, **best}
@@ -73,7 +80,7 @@ class History(Callback):
         self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.times["seconds"]})
         if epoch == 1 or self._rank(epoch) < self._rank(self.best_epoch):
             self.best_epoch = epoch
-            self.best_weights = _copy(_weights(pl_module))
+            self.best_weights = _copy(pl_module)
 
     def _rank(self, epoch: int) -> list[float]:
         """Return a key that is smallest for the best epoch; ties go to the lowest loss."""
@@ -125,26 +132,22 @@ class LastAverage(Callback):
         self.last = state["last"]
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        weights = _weights(pl_module)
-        self.last = [*self.last, _copy(weights)][-self.count :]
-        for name, weight in weights.items():
+        assert isinstance(pl_module, TrainingModule)
+        self.last = [*self.last, _copy(pl_module)][-self.count :]
+        for name, weight in pl_module.model.state_dict().items():
             if weight.is_floating_point():
                 epochs = [epoch[name].to(weight.device) for epoch in self.last]
                 weight.copy_(torch.stack(epochs).mean(0))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        for name, weight in _weights(pl_module).items():
+        assert isinstance(pl_module, TrainingModule)
+        for name, weight in pl_module.model.state_dict().items():
             weight.copy_(self.last[-1][name])
 
 
-def _weights(module: LightningModule) -> Weights:
-    """Return the model's weights and buffers by name; changing them changes the model."""
-    assert isinstance(module, TrainingModule)
-    return module.model.state_dict()
-
-
-def _copy(weights: Weights) -> Weights:
-    return {name: weight.detach().clone() for name, weight in weights.items()}
+def _copy(module: TrainingModule) -> Weights:
+    """Return copies of the model's weights and buffers by name."""
+    return {name: x.detach().clone() for name, x in module.model.state_dict().items()}
 
 
 class HeadFirst(Callback):
@@ -195,3 +198,181 @@ def callbacks_of(settings: TrainerSettings) -> list[Callback]:
     if settings.freeze_backbone_epochs:
         callbacks.append(HeadFirst(settings.freeze_backbone_epochs))
     return callbacks
+
+
+INTERVAL_FACTOR = 20  # Minimum time between two checkpoints, in times for saving one.
+DUE = 1  # Means: save, but do not stop. It must be less than the numbers of SIGINT and SIGTERM.
+
+
+class ResumableCheckpoint(Checkpoint):
+    """Callback that saves checkpoints; a run resumed from one gives bit-identical results. With
+    loaders that have no ``state_dict``, it saves only at the end of each epoch.
+    """
+
+    def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:
+        self.folder, self.save_every, self.request = folder, save_every, request
+        self._module: TrainingModule | None = None
+        self._saved: dict[str, Any] | None = None
+        self._due = 0.0
+        self._steps = 0
+
+    @property
+    def begun(self) -> bool:
+        """True if training has started. If so, the checkpoint was restored without an error."""
+        return self._module is not None
+
+    def state_dict(self) -> dict[str, Any]:
+        assert self._module is not None
+        carried = self._module.carried.get("train")
+        state = {
+            "rng": rng_state(),
+            "metrics": self._module.train_metrics.state_dict(),
+            "carried": None if carried is None else carried.state_dict(self._module.model),
+        }
+        return {"processes": all_gather(state)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._saved = state["processes"][rank_and_world_size()[0]]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, TrainingModule)
+        self._steps = trainer.global_step
+        self._due = time.monotonic() + self.save_every
+        if trainer.ckpt_path and self._saved is None:
+            raise KeyError("no state of this run's callbacks")
+        # Restore the generators in the last hook, because other hooks may use random numbers.
+        if self._saved is not None:
+            pl_module.train_metrics.load_state_dict(self._saved["metrics"])
+            if self._saved["carried"] is not None:
+                carried = pl_module.carried["train"] = Cache()
+                carried.load_state_dict(pl_module.model, self._saved["carried"])
+            restore_rng(self._saved["rng"])
+            fetcher = trainer.fit_loop._data_fetcher
+            if fetcher is not None and not hasattr(trainer.train_dataloader, "state_dict"):
+                # Lightning has already shuffled, so shuffle again with the restored random state.
+                iter(fetcher)
+        self._module = pl_module
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        # The condition is False while gradients are accumulated over several batches.
+        stepped = trainer.global_step > self._steps
+        self._steps = trainer.global_step
+        # After the last batch, on_train_epoch_end saves.
+        if stepped and not trainer.is_last_batch:
+            self._save_or_stop(trainer, can_save=hasattr(trainer.train_dataloader, "state_dict"))
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._save_or_stop(trainer)
+
+    def _save_or_stop(self, trainer: Trainer, *, can_save: bool = True) -> None:
+        started = time.monotonic()
+        signal = self.request.signal or DUE * (can_save and started >= self._due)
+        if trainer.world_size > 1:
+            signal = all_reduce(trainer, signal, "max")
+        if not signal:
+            return
+        if can_save and trainer.is_global_zero:
+            self.folder.write(CHECKPOINT, trainer.save_checkpoint)
+        elif can_save:
+            # All processes must call save_checkpoint, although only rank 0 writes.
+            trainer.save_checkpoint(self.folder.checkpoint)
+        if signal > DUE:
+            raise Interrupted(signal)
+        now = time.monotonic()
+        self._due = now + max(self.save_every, INTERVAL_FACTOR * (now - started))
+
+
+BAR_EVERY = 0.1  # Seconds between two updates of the bar.
+LINE_EVERY = 10.0  # Minimum seconds between two lines about finished epochs.
+BATCH_LINE_EVERY = 60.0  # Seconds after which a line about an unfinished epoch is printed.
+
+
+class ProgressDisplay(ProgressBar):
+    """Print the finished epochs, the monitored metric and its best value to standard error."""
+
+    def __init__(self, title: str, history: History) -> None:
+        super().__init__()
+        self.title, self.history = printable_line(title), history
+        self.enabled = True
+        self.console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._shown_at = 0.0
+        self._shown_epochs = 0
+
+    def disable(self) -> None:
+        """Turn the display off. Lightning calls this in every process except that of rank 0."""
+        self.enabled = False
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if not self.enabled:
+            return
+        self._shown_at, self._shown_epochs = time.monotonic(), len(self.history.rows)
+        if self.console.is_terminal:
+            shown = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TextColumn("{task.fields[text]}", markup=False),
+            )
+            self._bar = Progress(
+                *shown,
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self.console,
+                # A refresh thread would compete with training.
+                auto_refresh=False,
+            )
+            self._bar.add_task(self.title, total=self.history.settings.epochs, text="")
+            self._bar.start()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if not self.enabled:
+            return
+        waited = time.monotonic() - self._shown_at
+        # The number of batches is infinite if it is unknown.
+        batches, total = batch_idx + 1, trainer.num_training_batches
+        if self._bar is not None:
+            if waited >= BAR_EVERY:
+                self._update_bar(self._bar, len(self.history.rows) + batches / total)
+        elif len(self.history.rows) > self._shown_epochs and waited >= LINE_EVERY:
+            self._print_line("")
+        elif waited >= BATCH_LINE_EVERY and batches < total:
+            self._print_line(f", batch {batches}" + f"/{total}" * math.isfinite(total))
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._bar is not None:
+            self._update_bar(self._bar, len(self.history.rows))
+            self._bar.stop()
+        elif self.enabled:
+            self._print_line("")
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _update_bar(self, bar: Progress, epochs: float) -> None:
+        """Update the bar; ``epochs`` includes the finished fraction of the current epoch."""
+        text = self._text(f"epoch {int(epochs)}")
+        bar.update(bar.task_ids[0], completed=epochs, text=text, refresh=True)
+        self._shown_at = time.monotonic()
+
+    def _print_line(self, batch: str) -> None:
+        self._shown_epochs = len(self.history.rows)
+        text = f"{self.title}  {self._text(f'epoch {self._shown_epochs}', batch)}"
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
+        self._shown_at = time.monotonic()
+
+    def _text(self, epoch: str, batch: str = "") -> str:
+        """Return the epoch, and the monitored metric of the last epoch with its best value."""
+        history, settings = self.history, self.history.settings
+        text = f"{epoch}/{settings.epochs}{batch}  "
+        if history.rows:
+            monitor = settings.monitor
+            last, best = history.rows[-1], history.rows[history.best_epoch - 1]
+            text += f"{monitor} {rounded(last[monitor])} (best {rounded(best[monitor])})"
+        return text

@@ -14,20 +14,31 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError, Interrupted, require
-from edgewise.app.train.batch_forms import as_loaders, raise_explained
-from edgewise.app.train.curves import curves
-from edgewise.app.train.distributed import device_arguments, rank_and_world_size
-from edgewise.app.train.folder import CURVES, METRICS, NOTES, RunFolder
-from edgewise.app.train.interrupt import interruptible
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.rng import seed_everything
+from edgewise.app.train.batches import as_loader, raise_explained
+from edgewise.app.train.folder import (
+    CHECKPOINT,
+    CURVES,
+    METRICS,
+    NOTES,
+    TEST_EXAMPLES,
+    WEIGHTS,
+    Row,
+    RunFolder,
+)
+from edgewise.app.train.process import (
+    device_arguments,
+    interruptible,
+    rank_and_world_size,
+    seed_everything,
+)
+from edgewise.app.train.recipe import OptimizerSettings, Precision, TrainerSettings
 from edgewise.app.train.schedule import Schedule
-from edgewise.app.train.settings import Precision, TrainerSettings
 from edgewise.app.train.task import Task
 
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
     from lightning.pytorch.loggers import Logger
+    from matplotlib.figure import Figure
 
 Loaders = Mapping[str, Any]
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
@@ -105,10 +116,13 @@ def fit(
     import lightning.pytorch as lightning
     from lightning.pytorch.callbacks import ProgressBar
 
-    from edgewise.app.train.callbacks import History, callbacks_of
-    from edgewise.app.train.checkpoint import ResumableCheckpoint
+    from edgewise.app.train.callbacks import (
+        History,
+        ProgressDisplay,
+        ResumableCheckpoint,
+        callbacks_of,
+    )
     from edgewise.app.train.lightning_module import TrainingModule
-    from edgewise.app.train.progress import ProgressDisplay
 
     folder.refuse_overwriting()
     trainer.check(task.metrics(), model)
@@ -121,7 +135,7 @@ def fit(
             remedy=f"start the script with `torchrun --nproc-per-node {trainer.devices}`; "
             "runs.train and `edgewise train` start the processes themselves",
         )
-    loaders = as_loaders(loaders, "train", "val", "test")
+    loaders = {split: as_loader(split, loaders) for split in ("train", "val", "test")}
     if world_size > 1:
         _split_among_processes(loaders, rank, world_size)
     batches = len(loaders["train"])
@@ -152,9 +166,9 @@ def fit(
             **device_arguments(trainer.accelerator),
         )
         start = None
-        if folder.has(folder.checkpoint.name):
+        if folder.has(CHECKPOINT):
             folder.check_checkpoint()
-            start = str(folder.checkpoint)
+            start = str(folder.path / CHECKPOINT)
         restoring = folder.restoring(lambda: checkpoint.begun) if start else nullcontext()
         with restoring:
             lightning_trainer.fit(
@@ -167,15 +181,16 @@ def fit(
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
     metrics.update(history.times)
     if rank == 0:
-        folder.write_test_examples(examples)
+        if examples:
+            folder.write_tensors(TEST_EXAMPLES, examples)
         folder.write_log(history.rows)
-        folder.write_weights(history.best_weights)
+        folder.write_tensors(WEIGHTS, history.best_weights)
         folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
         if task.notes():
             folder.write_json(NOTES, task.notes())
         # The metrics are written last, because this file marks the run as finished.
         folder.write_json(METRICS, metrics)
-        folder.checkpoint.unlink(missing_ok=True)
+        (folder.path / CHECKPOINT).unlink(missing_ok=True)
     return metrics
 
 
@@ -209,7 +224,7 @@ def evaluate_with_examples(
 
     from edgewise.app.train.lightning_module import TrainingModule
 
-    loaders = as_loaders(loaders, "val", "test")
+    loaders = {split: as_loader(split, loaders) for split in ("val", "test")}
     module = TrainingModule(model, task)
     with _running():
         trainer = lightning.Trainer(
@@ -222,7 +237,7 @@ def evaluate_with_examples(
         trainer.validate(module, loaders["val"], verbose=False)
         val = module.measured
         trainer.test(module, loaders["test"], verbose=False)
-    examples = module.test_metrics.per_example() if trainer.world_size == 1 else {}
+    examples = module.test_metrics.per_example if trainer.world_size == 1 else {}
     return {**module.measured, **val}, examples
 
 
@@ -270,3 +285,31 @@ def _running() -> Iterator[None]:
         raise_explained(error)
     finally:
         log.setLevel(level)
+
+
+COLOURS = {"train": "#9aa7b8", "val": "#1f6feb"}
+
+
+def curves(rows: list[Row], best_epoch: int) -> Figure:
+    """Return a figure of the training and validation metrics over epochs, a panel each."""
+    require("matplotlib", extra="plot", purpose="drawing learning curves")
+    from matplotlib.figure import Figure
+
+    names = [key.removeprefix("val/") for key in rows[0] if key.startswith("val/")]
+    names = [name for name in names if "/" not in name]
+    figure = Figure(figsize=(4.6 * len(names), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    epochs = [row["epoch"] for row in rows]
+    for axes, name in zip(panels, names, strict=True):
+        for split, colour in COLOURS.items():
+            values = [row[f"{split}/{name}"] for row in rows]
+            axes.plot(epochs, values, color=colour, label=split, linewidth=1.4, marker=".")
+        axes.axvline(best_epoch, color="#d1495b", linewidth=0.9, linestyle=":", label="best epoch")
+        axes.set_title(name, fontsize=10, loc="left")
+        axes.set_xlabel("epoch", fontsize=8)
+        axes.locator_params(axis="x", integer=True)  # Epochs are integers.
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25, linewidth=0.6)
+    panels[0].legend(fontsize=8, frameon=False)
+    return figure

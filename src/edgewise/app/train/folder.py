@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,13 +29,7 @@ from edgewise._utils.errors import (
     require,
 )
 from edgewise._utils.limits import check_memory, check_regular, read_json_object
-from edgewise._utils.writing import (
-    remove_stale,
-    temporary_file,
-    temporary_folders,
-    write_figure,
-    write_file,
-)
+from edgewise._utils.writing import DPI, TEMPORARY, write_file
 from edgewise.layers.pruning import keep_heads
 
 if TYPE_CHECKING:
@@ -45,9 +39,10 @@ Row = dict[str, float]
 RECIPE = "recipe.json"
 LOG, CURVES = "log.csv", "curves.png"
 METRICS, NOTES = "metrics.json", "notes.json"
+WEIGHTS, CHECKPOINT = "model.safetensors", "checkpoint.ckpt"
 PREPROCESSING, PREPROCESSING_TENSORS = "preprocessing.json", "preprocessing.safetensors"
 TEST_EXAMPLES = "test_examples.safetensors"
-"""File with the metrics of each test example; see :meth:`RunFolder.write_test_examples`."""
+"""File with the metrics of each test example; see :meth:`Task.per_example_metrics`."""
 HEADS = "kept_heads.json"
 """File in the folder of a pruned run that lists the remaining attention heads of each layer."""
 MAX_HEADS = 128
@@ -55,7 +50,7 @@ MAX_HEADS = 128
 BEGINNINGS = {"tokenizer.json", PREPROCESSING, PREPROCESSING_TENSORS}
 """Files that are written before the first step, in addition to the first file (see ``claimed``)."""
 RUN_FILES = {RECIPE, LOG, CURVES, METRICS, NOTES, TEST_EXAMPLES, HEADS, *BEGINNINGS}
-RUN_FILES |= {"model.safetensors", "held_out.safetensors", "checkpoint.ckpt", "baseline.json"}
+RUN_FILES |= {WEIGHTS, CHECKPOINT, "held_out.safetensors", "baseline.json"}
 """Files of a run folder, which other results must not replace."""
 BEGIN_AGAIN = "delete this file; --resume then restarts the run from its beginning"
 DIGEST = "sha256"
@@ -72,18 +67,18 @@ class RunFolder:
     @property
     def checkpoint(self) -> Path:
         """Path of the checkpoint from which an unfinished run is resumed."""
-        return self.path / "checkpoint.ckpt"
+        return self.path / CHECKPOINT
 
     @property
     def weights(self) -> Path:
         """Path of the best weights of a finished run."""
-        return self.path / "model.safetensors"
+        return self.path / WEIGHTS
 
     def refuse_existing(self, *, resumable: bool = True) -> None:
         """Raise RunExistsError if the path exists and is not an empty folder, apart from temporary
         files of killed processes. The error suggests ``--resume`` if ``resumable``.
         """
-        if self.path.is_dir() and set(self.path.iterdir()) <= set(temporary_folders(self.path)):
+        if self.path.is_dir() and set(self.path.iterdir()) <= set(self.path.glob(TEMPORARY)):
             return
         if self.path.exists():
             raise self._exists(resumable=resumable)
@@ -95,8 +90,8 @@ class RunFolder:
 
     def refuse_overwriting(self) -> None:
         """Raise RunExistsError if the folder contains files of a finished run."""
-        written = any(self.has(name) for name in (LOG, self.weights.name, METRICS))
-        if self.has(METRICS) or (written and not self.checkpoint.is_file()):
+        written = any(self.has(name) for name in (LOG, WEIGHTS, METRICS))
+        if self.has(METRICS) or (written and not self.has(CHECKPOINT)):
             raise RunExistsError(
                 f"{self.path} contains a finished run, which is never overwritten. "
                 "Remedy: name another folder."
@@ -146,12 +141,8 @@ class RunFolder:
         claimed = False
         try:
             self.make()
-            if resume:
-                self.write_json(name, record)
-            else:
-                self._claim(name, record)
-                claimed = True
-            remove_stale(self.path)
+            self.write_json(name, record, replace=resume)
+            claimed = not resume
             yield
         except Interrupted:
             raise
@@ -164,22 +155,6 @@ class RunFolder:
                     folder.rmdir()
             raise
 
-    def _claim(self, name: str, record: Mapping[str, Any]) -> None:
-        final, text = self.path / name, _indented(record)
-        with self._as_write_error(final), temporary_file(final) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-            try:
-                try:
-                    # os.link is atomic, and fails if the file exists.
-                    os.link(temporary, final)
-                except FileExistsError:
-                    raise
-                except OSError:  # The file system has no hard links.
-                    with final.open("x", encoding="utf-8") as file:
-                        file.write(text)
-            except FileExistsError:
-                raise self._exists() from None
-
     def _give_up(self, name: str) -> None:
         """Delete the files that are written before training, if the folder contains no others."""
         with suppress(OSError):
@@ -188,11 +163,18 @@ class RunFolder:
                 for file in files:
                     file.unlink()
 
-    def write(self, name: str, fill: Callable[[Path], object]) -> Path:
-        """Write a file atomically with ``fill``, which gets a temporary path; return its path."""
+    def write(self, name: str, fill: Callable[[Path], object], *, replace: bool = True) -> Path:
+        """Write a file atomically with ``fill``, which gets a temporary path; return its path.
+        Without ``replace``, an existing file raises RunExistsError.
+        """
         final = self.path / name
         with self._as_write_error(final):
-            return write_file(final, fill)
+            try:
+                return write_file(final, fill, replace=replace)
+            except FileExistsError:
+                if replace:
+                    raise
+                raise self._exists() from None
 
     @contextmanager
     def _as_write_error(self, path: Path) -> Iterator[None]:
@@ -203,10 +185,10 @@ class RunFolder:
                 raise
             raise WriteError(path, error, resumable=self.checkpoint.is_file()) from error
 
-    def write_json(self, name: str, value: Any) -> None:
+    def write_json(self, name: str, value: Any, *, replace: bool = True) -> None:
         """Write a value to a file as indented JSON, with ``null`` for NaN and infinity."""
-        text = _indented(value)
-        self.write(name, lambda file: file.write_text(text, encoding="utf-8"))
+        text = json.dumps(finite(value), indent=2) + "\n"
+        self.write(name, lambda file: file.write_text(text, encoding="utf-8"), replace=replace)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a JSON file of this run.
@@ -263,14 +245,12 @@ class RunFolder:
 
     def write_log(self, rows: list[Row]) -> None:
         """Write ``log.csv``, with the metrics of each epoch in a row."""
-
-        def fill(temporary: Path) -> None:
-            with temporary.open("w", newline="", encoding="utf-8") as file:
-                table = csv.DictWriter(file, list(rows[0]) if rows else [])
-                table.writeheader()
-                table.writerows(rows)
-
-        self.write(LOG, fill)
+        table = io.StringIO()
+        writer = csv.DictWriter(table, list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+        text = table.getvalue()
+        self.write(LOG, lambda file: file.write_text(text, encoding="utf-8", newline=""))
 
     def read_log(self) -> list[Row]:
         """Read the rows of ``log.csv``."""
@@ -283,7 +263,7 @@ class RunFolder:
     def check_checkpoint(self) -> None:
         """Raise ArgumentError if the checksums in the checkpoint show that it is damaged."""
         with (
-            self.reading(self.checkpoint.name, "an undamaged checkpoint", BEGIN_AGAIN) as path,
+            self.reading(CHECKPOINT, "an undamaged checkpoint", BEGIN_AGAIN) as path,
             ZipFile(path) as archive,
         ):
             damaged = archive.testzip()
@@ -298,21 +278,8 @@ class RunFolder:
         except Exception:
             if has_begun():
                 raise
-            with self.reading(self.checkpoint.name, "a checkpoint of this run", BEGIN_AGAIN):
+            with self.reading(CHECKPOINT, "a checkpoint of this run", BEGIN_AGAIN):
                 raise
-
-    def write_weights(self, weights: dict[str, Tensor]) -> None:
-        """Write ``model.safetensors``; see :meth:`write_tensors`."""
-        self.write_tensors(self.weights.name, weights)
-
-    def read_weights(self) -> dict[str, Tensor]:
-        """Read ``model.safetensors``; see :meth:`read_tensors`."""
-        return self.read_tensors(self.weights.name)
-
-    def write_test_examples(self, examples: dict[str, Tensor]) -> None:
-        """Write metrics of each test example (``Task.per_example_metrics``), if there are any."""
-        if examples:
-            self.write_tensors(TEST_EXAMPLES, examples)
 
     def write_tensors(self, name: str, tensors: dict[str, Tensor]) -> str:
         """Write tensors to a file with a SHA-256 digest of its content, and return the digest."""
@@ -322,14 +289,12 @@ class RunFolder:
 
         tensors = {key: value.detach().cpu().clone() for key, value in tensors.items()}
         digest = _digest(tensors)
-
-        def fill(temporary: Path) -> None:
-            try:
-                save_file(tensors, temporary, metadata={DIGEST: digest})
-            except SafetensorError as error:
-                raise OSError(str(error)) from error
-
-        self.write(name, fill)
+        try:
+            self.write(name, lambda file: save_file(tensors, file, metadata={DIGEST: digest}))
+        except SafetensorError as error:
+            raise WriteError(
+                self.path / name, OSError(str(error)), resumable=self.checkpoint.is_file()
+            ) from error
         return digest
 
     def read_tensors(self, name: str, digest: str | None = None) -> dict[str, Tensor]:
@@ -365,7 +330,7 @@ class RunFolder:
 
         layers = self.read_json(HEADS) if self.has(HEADS) else {}
         pruned = tuple(f"{layer}." for layer in layers)
-        name = self.weights.name
+        name = WEIGHTS
         with (
             self.reading(name, "an undamaged file of tensors", "train again") as path,
             safe_open(path, "pt") as file,
@@ -386,7 +351,7 @@ class RunFolder:
         if self.has(HEADS):
             keep_heads(model, self.read_json(HEADS))
         state = model.state_dict()
-        weights = self.read_weights()
+        weights = self.read_tensors(WEIGHTS)
         self._check_values(weights, state)
         try:
             model.load_state_dict(weights)
@@ -396,7 +361,7 @@ class RunFolder:
                 expected=f"the weights of the model in {RECIPE}",
                 got=differing(disagreements(weights, state)),
                 remedy="train again if the run is of an earlier version of Edgewise; otherwise use "
-                f"{RECIPE} and {self.weights.name} of the same run",
+                f"{RECIPE} and {WEIGHTS} of the same run",
             ) from error
 
     def _check_values(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
@@ -418,9 +383,8 @@ class RunFolder:
 
     def write_figure(self, name: str, figure: Figure) -> None:
         """Write a figure to an image file, whose suffix selects the format, such as ``.png``."""
-        figure_format(self.path / name)
-        with self._as_write_error(self.path / name):
-            write_figure(self.path / name, figure)
+        image_format = figure_format(self.path / name)
+        self.write(name, lambda file: figure.savefig(file, dpi=DPI, format=image_format))
 
 
 def refuse_run_file(argument: str, path: Path) -> None:
@@ -464,10 +428,6 @@ def finite(value: Any) -> Any:
     return map_leaves(
         value, lambda leaf: None if isinstance(leaf, float) and not math.isfinite(leaf) else leaf
     )
-
-
-def _indented(value: Any) -> str:
-    return json.dumps(finite(value), indent=2) + "\n"
 
 
 def _digest(weights: Mapping[str, Tensor]) -> str:

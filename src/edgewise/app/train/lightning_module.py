@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.train.batch_forms import as_batch, as_input_batch, explain_batch_errors
-from edgewise.app.train.batches import Batch
-from edgewise.app.train.distributed import all_reduce
-from edgewise.app.train.optimizer import OptimizerSettings
+from edgewise.app.train.batches import Batch, as_batch, as_input_batch, explain_batch_errors
+from edgewise.app.train.process import all_reduce
+from edgewise.app.train.recipe import OptimizerSettings
 from edgewise.app.train.schedule import ConstantSchedule, Schedule
 from edgewise.app.train.split_metrics import SplitMetrics, compute_and_reset
 from edgewise.app.train.task import Task
@@ -102,9 +101,6 @@ class TrainingModule(lightning.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         with explain_batch_errors(batch, self.model, self.task):
             self._measured(batch, "val")
-
-    def on_test_epoch_start(self) -> None:
-        self.test_metrics.per_example()  # Forget the examples of an earlier test.
 
     def test_step(self, batch: Batch, batch_idx: int) -> None:
         with explain_batch_errors(batch, self.model, self.task):

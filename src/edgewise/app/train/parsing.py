@@ -38,7 +38,9 @@ def read_value(name: str, value: Any, kind: Any, remedy: str = OF_FIELDS) -> Any
         return value if isinstance(value, graphs.Pattern) else graphs.parse(str(value))
     if kind is bool and str(value).lower() in WORDS:
         return WORDS[str(value).lower()]
-    if kind is str and (isinstance(value, (str, Path)) or is_frame(value)):
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is str and (isinstance(value, Path) or is_frame(value)):
         return as_source(value)
     if kind in (int, float) and not isinstance(value, bool):
         try:

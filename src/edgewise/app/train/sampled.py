@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.loader import Loader
-from edgewise.app.train.splits import Split
+from edgewise.app.train.splits import Loader, Split
 
 RANKS = 2**48 + 21  # Difference between the seeds of successive processes.
 

@@ -16,10 +16,6 @@ from edgewise.app.train.task import Task
 class MeanLoss(MeanMetric):
     """Mean of batch losses weighted by their terms; that of torchmetrics waits for the GPU."""
 
-    def __init__(self) -> None:
-        super().__init__(nan_strategy="disable")
-        self.set_dtype(torch.double)
-
     def update(self, loss: Tensor, count: int) -> None:  # type: ignore[override]
         self.mean_value += loss.double() * count
         self.weight += count
@@ -29,7 +25,8 @@ class SplitMetrics(nn.ModuleDict):
     """Mean loss (under the name "loss") and metrics of a task over the batches of a split."""
 
     def __init__(self, task: Task, *, keep_examples: bool = False) -> None:
-        super().__init__({"loss": MeanLoss(), **task.metrics()})
+        loss = MeanLoss(nan_strategy="disable").set_dtype(torch.double)
+        super().__init__({"loss": loss, **task.metrics()})
         self.task = task
         if keep_examples:
             # A task that overrides the metrics of its base class has other outputs or targets.
@@ -39,7 +36,8 @@ class SplitMetrics(nn.ModuleDict):
             )
             keep_examples = issubclass(per_example, metrics)
         self.keep_examples = keep_examples
-        self.examples: dict[str, list[Tensor]] = {}
+        self.per_example: dict[str, Tensor] = {}
+        self._examples: dict[str, list[Tensor]] = {}
 
     def add(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, int]:
         """Add a batch, and return its mean loss and the number of averaged terms."""
@@ -53,16 +51,15 @@ class SplitMetrics(nn.ModuleDict):
                 metric.update(outputs, target)
         if self.keep_examples:
             for name, values in self.task.per_example_metrics(outputs, target).items():
-                self.examples.setdefault(name, []).append(values.double().cpu())
+                self._examples.setdefault(name, []).append(values.double().cpu())
         return loss, count
 
-    def per_example(self) -> dict[str, Tensor]:
-        """Return the metrics of each example since the last call, and forget them."""
-        examples, self.examples = self.examples, {}
-        return {name: torch.cat(values) for name, values in examples.items()}
-
     def finish(self) -> dict[str, float]:
-        """Return the values of all metrics by name, and reset the metrics."""
+        """Return the values of all metrics by name, and reset the metrics. The metrics of each
+        example are then in ``per_example``.
+        """
+        self.per_example = {name: torch.cat(values) for name, values in self._examples.items()}
+        self._examples = {}
         values = compute_and_reset(self)
         derived = self.task.from_loss(values["loss"])
         return values | {name: saved(value) for name, value in derived.items()}

@@ -35,6 +35,9 @@ class Task(ABC):
     takes: ClassVar[tuple[str, ...]] = ()
     """Sizes of the data, such as "longest_text", that :meth:`complete` receives. The function that
     builds the model receives the other sizes."""
+    views = 1
+    """Number of times that a training step calls the model, with different dropout. Outputs of
+    several calls are stacked: the loss and metrics receive ``[M, views, ...]``."""
 
     def complete(self, model: nn.Module, data_sizes: Mapping[str, int]) -> nn.Module:  # noqa: ARG002
         """Return ``model`` with the task's output head, built with the data sizes in ``takes``."""
@@ -58,14 +61,6 @@ class Task(ABC):
         Raises:
             ArgumentError: the model or the data do not suit the task.
         """
-
-    @property
-    def views(self) -> int:
-        """Number of times that a training step calls the model, with different dropout.
-
-        Outputs of several calls are stacked: the loss and metrics receive ``[M, views, ...]``.
-        """
-        return 1
 
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:

@@ -21,10 +21,6 @@ from torch import Tensor
 from edgewise.engines.native.abi import Structure, parse
 
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
-ACCUMULATORS = {
-    dtype: torch.float64 if dtype == torch.float64 else torch.float32 for dtype in DTYPES
-}
-"""Dict from the dtype of query, key and value to the dtype in which the kernels sum."""
 STATUS = {1: "out of memory", 2: "an index is out of range", 3: "an argument does not fit"}
 KERNELS = (
     *("ew_attend", "ew_attend_grad", "ew_edge_scores", "ew_softmax", "ew_tiles", "ew_tiles_grad"),

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise._utils.torch_internals import in_functorch_transform, is_tracing, single_level_apply
+from edgewise.engines.call import ACCUMULATORS, Problem
 from edgewise.engines.native import library
-
-if TYPE_CHECKING:
-    from edgewise.engines.call import Problem
-
-T = TypeVar("T")
 
 LARGEST = 2**31 - 1
 """The numbers of edges and of nodes must be below this, because their indices have 32 bits."""
@@ -70,12 +66,22 @@ class Job:
     directly must keep the tensor alive.
     """
 
-    def __init__(self, structure: str, like: Tensor, fields: Fields) -> None:
-        """Copy ``fields``; ``like`` is a tensor of the dtype of query, key and value."""
+    def __init__(
+        self, operator: KernelOperator, inputs: Inputs, structure: str, like: Tensor, fields: Fields
+    ) -> None:
+        """Copy ``fields``, and write all arguments of the operator to the C structure.
+
+        ``like`` is a tensor of the dtype of query, key and value.
+        """
         self.structure = library.structures()[structure]
         self.like = like
         self.references: list[Tensor] = []
         self.fields = {**fields}
+        for name in operator.numbers:  # This loop is faster than calling put_number for each.
+            self.fields[name] = inputs[name]
+        for name, put in operator.puts.items():
+            if name in inputs:
+                put(self, name, inputs[name])
 
     def array(self, name: str, x: Tensor) -> None:
         """Write the address of a contiguous copy of ``x`` to the field ``name``."""
@@ -105,7 +111,7 @@ class Job:
     def scratch(self, name: str, *shape: int, zeros: bool = False) -> Tensor:
         """Allocate a tensor of the accumulation dtype, and write its address to field ``name``."""
         make = torch.zeros if zeros else torch.empty
-        x = make(shape, dtype=library.ACCUMULATORS[self.like.dtype], device="cpu")
+        x = make(shape, dtype=ACCUMULATORS[self.like.dtype], device="cpu")
         self.array(name, x)
         return x
 
@@ -126,43 +132,47 @@ class Job:
             raise library.NativeError(library.STATUS[status])
 
 
+LEAST_WORK = 200_000
+"""Number of multiplications per thread, which take a thread about 20 µs."""
+
+
 def structure_fields(
-    structure: str, like: Tensor, sizes: Fields, results: Mapping[str, tuple[int, int]]
+    structure: str,
+    like: Tensor,
+    work: int,
+    sizes: Fields,
+    results: Mapping[str, tuple[int, int]] | None = None,
 ) -> Fields:
     """Return the fields of a C structure by name, with all addresses still 0.
 
-    ``results`` has the numbers of nodes and of elements per node of each contiguous result, from
-    which its strides are computed.
+    The number of multiplications ``work`` decides how many threads compute the call. ``results``
+    has the numbers of nodes and of elements per node of each contiguous result, from which its
+    strides are computed.
     """
-    dtype = library.DTYPES[like.dtype]
-    fields = {**library.structures()[structure].zeros, "dtype": dtype, **sizes}
-    for name, (count, numbers) in results.items():
+    fields: Fields = {
+        **library.structures()[structure].zeros,
+        "dtype": library.DTYPES[like.dtype],
+        "threads": max(1, min(torch.get_num_threads(), work // LEAST_WORK)),
+        **sizes,
+    }
+    for name, (count, numbers) in (results or {}).items():
         fields[name + ".node_stride"] = numbers
         fields[name + ".batch_stride"] = count * numbers
     return fields
 
 
 MOST_SIZES = 32
-"""Maximum number of entries that :func:`cached_choice` keeps for the calls on one graph."""
+"""Maximum number of entries that :func:`cached_fields` keeps for the calls on one graph."""
 
 
-def cached_choice(cache: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
+def cached_fields(cache: dict[Any, Fields], key: Any, make: Callable[[], Fields]) -> Fields:
     """Return ``cache[key]``, first made by ``make()``; a full cache is emptied."""
-    choice = cache.get(key)
-    if choice is None:
+    fields = cache.get(key)
+    if fields is None:
         if len(cache) >= MOST_SIZES:
             cache.clear()
-        choice = cache[key] = make()
-    return choice
-
-
-LEAST_WORK = 200_000
-"""Number of multiplications per thread, which take a thread about 20 µs."""
-
-
-def threads_for(work: int) -> int:
-    """Return the number of threads to use for ``work`` multiplications, at least 1."""
-    return max(1, min(torch.get_num_threads(), work // LEAST_WORK))
+        fields = cache[key] = make()
+    return fields
 
 
 class KernelOperator(ABC):
@@ -244,14 +254,6 @@ class KernelOperator(ABC):
             self.forward(inputs, by_name)
             return by_name
         return dict(zip(self.results, results, strict=False))
-
-    def fill(self, job: Job, inputs: Inputs) -> None:
-        """Write all arguments of the operator to the C structure ``job``."""
-        for name in self.numbers:  # This loop is faster than calling put_number for each number.
-            job.fields[name] = inputs[name]
-        for name, put in self.puts.items():
-            if name in inputs:
-                put(job, name, inputs[name])
 
     def _by_name(self, values: Iterable[Any]) -> dict[str, Any]:
         pairs = zip(self.names, values, strict=True)
@@ -349,7 +351,7 @@ class AttentionOperator(KernelOperator):
     def allocate_rows(self, inputs: Inputs, rows: int, heads: int) -> Results:
         """Return empty tensors for the results, for ``rows`` targets and query heads ``heads``."""
         value: Tensor = inputs["value"]
-        batch, dtype = value.shape[:-3], library.ACCUMULATORS[value.dtype]
+        batch, dtype = value.shape[:-3], ACCUMULATORS[value.dtype]
         results = {"out": value.new_empty(*batch, rows, heads, value.shape[-1])}
         if inputs["with_lse"]:
             results["lse"] = value.new_empty(*batch, rows, heads, dtype=dtype)

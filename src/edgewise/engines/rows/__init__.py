@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import NoneType
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from edgewise.attention.biases import EdgeVector, Projected
 from edgewise.attention.scores import Additive, Dot
 from edgewise.engines import triton_rows
-from edgewise.engines.call import AttentionCall, Problem, accumulator
+from edgewise.engines.call import ACCUMULATORS, AttentionCall, Problem
 from edgewise.engines.costs import Work
 from edgewise.engines.native.operator import KernelOperator, flat, refusals, unflat, wants_gradient
 from edgewise.engines.native.terms import one_batch_axis, term_arguments
@@ -76,7 +77,7 @@ class Rows:
             reasons = triton_rows.refuses(problem, max(counts))
         else:
             reasons = refusals(problem, max(counts))
-        if not (problem.score is None or isinstance(problem.score, (Dot, Additive))):
+        if not issubclass(problem.score, Dot | Additive | NoneType):
             reasons.append("it supports only the scores Dot, Additive and None")
         if problem.entmax:
             reasons.append("it supports only the normaliser softmax")
@@ -100,13 +101,15 @@ class Rows:
         amounts["term"], amounts["term head"] = terms, terms * heads
         amounts["layout"] = problem.num_targets == 1
         amounts["odd head"] = heads if problem.value_width % LANES else 0
-        if isinstance(problem.score, Additive):
+        if issubclass(problem.score, Additive):
             amounts["additive"], amounts["additive element"] = 1, heads * problem.width
         return "rows", amounts
 
     def attend(self, call: AttentionCall, layout: RowsLayout) -> Tensor:
         """Return the attention output ``[..., N_dst, H, Dv]``."""
-        out = unflat(OPERATORS[type(layout)].attend(*_arguments(call, layout))["out"], call.batch)
+        out = OPERATORS[type(layout)].attend(*_arguments(call, layout))["out"]
+        if call.batch:
+            out = unflat(out, call.batch)
         dtype = call.value.dtype
         # Tensor.to takes 3 µs even if it changes nothing.
         return out if out.dtype == dtype else out.to(dtype)
@@ -125,7 +128,7 @@ class Rows:
     def edge_softmax(self, scores: Tensor, layout: RowsLayout) -> Tensor:
         """Return attention weights ``[..., E, H]``: the softmax over the edges of each target."""
         batched = scores.reshape(scores.shape[:-2].numel(), *scores.shape[-2:])
-        batched = batched.to(accumulator(scores))
+        batched = batched.to(ACCUMULATORS[scores.dtype])
         side = {"by_target": layout.by_target, "columns": layout.num_sources}
         weights = OPERATORS[type(layout)].softmax({"scores": batched}, side)["weights"]
         return weights.view(scores.shape).to(scores.dtype)
@@ -137,16 +140,18 @@ class Rows:
         batch = value.shape[:-3]
         if weight is not None:
             batch = torch.broadcast_shapes(batch, weight.shape[:-2])
-        nodes, shape = flat(value, batch), value.shape[-2:]
+        nodes, shape = flat(value, batch) if batch else value, value.shape[-2:]
         if weight is not None and reduce in ("max", "min"):
             # Rounding products to 16 bits could make different ones equal, so use float32.
-            nodes = nodes.to(accumulator(value))
+            nodes = nodes.to(ACCUMULATORS[value.dtype])
         # If all heads have the same weight, treat them as one wide head.
         if weight is None or weight.shape[-1] == 1:
             nodes = nodes.reshape(*nodes.shape[:-2], 1, shape.numel())
         leaves = {"value": nodes}
         if weight is not None:
-            leaves["weight"] = one_batch_axis(weight, batch, 2)
+            leaves["weight"] = (
+                weight[None] if weight.dim() == 2 else one_batch_axis(weight, batch, 2)
+            )
         others = {
             "reduce": REDUCES[reduce],
             "by_target": layout.by_target,
@@ -194,7 +199,7 @@ def _arguments(
         others["activation"], slope = ACTIVATIONS[score.activation]
         others["slope"] = score.negative_slope if slope is None else slope
         if score.weight is not None:
-            leaves["score_weight"] = score.weight.to(accumulator(value))
+            leaves["score_weight"] = score.weight.to(ACCUMULATORS[value.dtype])
     if call.bias is not None:
         term_arguments(leaves, others, "bias", call.bias, batch)
     if call.edge_value is not None:

@@ -8,11 +8,12 @@ reach a maximum or minimum, its gradient is divided evenly between them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
 
-from edgewise.engines.call import accumulator
+from edgewise.engines.call import ACCUMULATORS
 from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
@@ -25,7 +26,6 @@ from edgewise.engines.native.operator import (
     node_sizes,
     put_nothing,
     structure_fields,
-    threads_for,
 )
 from edgewise.engines.rows.layout import RowsSide, num_rows, rows_side
 
@@ -58,8 +58,9 @@ class RowsAggregate(KernelOperator):
         return {"out": value.new_empty(*batch, num_rows(inputs["by_target"]), heads, width)}
 
     def forward(self, inputs: Inputs, results: Results) -> None:
-        side = rows_side(inputs["by_target"], inputs["value"].shape[-3])
-        self._reduce(inputs, side, results["out"])
+        job = self._job(inputs, rows_side(inputs["by_target"], inputs["value"].shape[-3]))
+        job.nodes("out", results["out"])
+        job.run("ew_aggregate")
 
     def backward(
         self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
@@ -71,10 +72,10 @@ class RowsAggregate(KernelOperator):
         by_target = rows_side(inputs["by_target"], value.shape[-3])
         extreme = reduce in (REDUCES["max"], REDUCES["min"])
         if reduce == REDUCES["mean"]:
-            degree = by_target.tensors[0].diff().clamp(min=1).to(accumulator(value))
+            degree = by_target.tensors[0].diff().clamp(min=1).to(ACCUMULATORS[value.dtype])
             grad = (grad / degree[:, None, None]).to(value.dtype)
         input_grads: dict[str, Tensor] = {}
-        tie_grad = value.new_empty(grad.shape if extreme else 0, dtype=accumulator(value))
+        tie_grad = value.new_empty(grad.shape if extreme else 0, dtype=ACCUMULATORS[value.dtype])
         if "weight" in needed or extreme:
             job = self._job(inputs, by_target)
             job.nodes("grad_out", grad)
@@ -93,39 +94,32 @@ class RowsAggregate(KernelOperator):
                 )
         if "value" in needed:
             input_grads["value"] = value.new_empty(value.shape)
-            by_source = rows_side(inputs["by_source"], by_target.rows)
             if extreme:
-                job = self._job(inputs, by_source)
+                job = self._job(inputs, rows_side(inputs["by_source"], by_target.rows))
                 job.nodes("out", out)
                 job.nodes("grad_value", input_grads["value"])
                 job.array("share", tie_grad)
                 job.run("ew_aggregate_grad_columns")
             else:
-                summed = {**inputs, "value": grad, "reduce": REDUCES["sum"]}
-                self._reduce(summed, by_source, input_grads["value"])
+                transposed = {"by_target": inputs["by_source"], "reduce": REDUCES["sum"]}
+                summed = {**inputs, **transposed, "value": grad}
+                self.forward(summed, {"out": input_grads["value"]})
         return input_grads
-
-    def _reduce(self, inputs: Inputs, side: RowsSide, out: Tensor) -> None:
-        """Reduce over the edges of each row: of each target, or of each source for a gradient."""
-        job = self._job(inputs, side)
-        job.nodes("out", out)
-        job.run("ew_aggregate")
 
     def _job(self, inputs: Inputs, side: RowsSide) -> Job:
         value: Tensor = inputs["value"]
-        batch, _, heads, width = node_sizes(value)
+        *members, _, heads, width = value.shape
+        batch = math.prod(members)
         sizes: Fields = {
-            "threads": threads_for(batch * side.edges * heads * width),
             "batch": batch,
             "heads": heads,
             "width": width,
             "side": side.address,
             "reduce": inputs["reduce"],
         }
-        job = Job(
-            "ew_aggregate_args", value, structure_fields("ew_aggregate_args", value, sizes, {})
-        )
-        self.fill(job, inputs)
+        work = batch * side.edges * heads * width
+        fields = structure_fields("ew_aggregate_args", value, work, sizes)
+        job = Job(self, inputs, "ew_aggregate_args", value, fields)
         if side.slots:
             job.scratch("slots", batch * side.slots, 2 * heads * width)
         return job

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.engines.native.library import ACCUMULATORS, sum_copies
+from edgewise.engines.call import ACCUMULATORS
+from edgewise.engines.native.library import sum_copies
 from edgewise.engines.native.operator import (
     Argument,
     AttentionOperator,
@@ -30,12 +31,11 @@ from edgewise.engines.native.operator import (
     Job,
     KernelOperator,
     Results,
-    cached_choice,
+    cached_fields,
     node_sizes,
     put_nothing,
     put_number,
     structure_fields,
-    threads_for,
 )
 from edgewise.engines.native.terms import put_index, put_term
 from edgewise.engines.rows.layout import RowsSide, num_edges, num_rows, rows_side
@@ -179,14 +179,12 @@ def _job(operator: KernelOperator, inputs: Inputs) -> tuple[Job, RowsSide]:
     query: Tensor | None = inputs.get("query")
     side = rows_side(inputs["by_target"], value.shape[-3])
     alike = value.shape, value.dtype, None if query is None else query.shape
-    fields = cached_choice(
+    fields = cached_fields(
         side.call_fields,
         (*alike, torch.get_num_threads()),
         lambda: _sizes(value, 0 if query is None else query.shape[-1], side),
     )
-    job = Job("ew_attend_args", value, fields)
-    operator.fill(job, inputs)
-    return job, side
+    return Job(operator, inputs, "ew_attend_args", value, fields), side
 
 
 def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
@@ -194,7 +192,6 @@ def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
     batch, sources, heads, value_width = node_sizes(value)
     keys, values = heads * width, heads * value_width
     sizes: Fields = {
-        "threads": threads_for(batch * side.edges * (keys + values)),
         "batch": batch,
         "heads": heads,
         "width": width,
@@ -207,7 +204,8 @@ def _sizes(value: Tensor, width: int, side: RowsSide) -> Fields:
         "grad_key": (sources, keys),
         "grad_value": (sources, values),
     }
-    return structure_fields("ew_attend_args", value, sizes, results)
+    work = batch * side.edges * (keys + values)
+    return structure_fields("ew_attend_args", value, work, sizes, results)
 
 
 def _allocate_pieces(job: Job, slots: int, inputs: Inputs) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise._utils.dispatch_modes import disable_modes, persist_on, while_tracing
+from edgewise._utils.dispatch_modes import disable_modes, while_tracing
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import version_of
 from edgewise.engines.native import library
@@ -152,7 +152,7 @@ class RowsLayout:
 
     def __init__(self, source: Tensor, target: Tensor, num_targets: int, num_sources: int) -> None:
         self.num_targets, self.num_sources, self.num_edges = num_targets, num_sources, len(source)
-        self._source, self._target = source, target
+        self._transposed = source, target, num_sources, num_targets
         self.by_target = self.make_side(target, source, num_targets, num_sources)
         self._by_source: Sides | None = None
 
@@ -167,21 +167,20 @@ class RowsLayout:
     @property
     def by_source(self) -> Sides:
         """Edges sorted by source, for the gradients of key and value."""
-        if not _sorts_by_source(self) or self._by_source is None:
-            return self._sorted_by_source()
+        if torch.compiler.is_compiling() and not _sort_while_tracing(self):
+            return self.make_side(*self._transposed)
+        if self._by_source is None:
+            self._by_source = self.make_side(*self._transposed)
         return self._by_source
-
-    def _sorted_by_source(self) -> Sides:
-        return self.make_side(self._source, self._target, self.num_sources, self.num_targets)
 
 
 @while_tracing
-def _sorts_by_source(layout: RowsLayout) -> bool:
+def _sort_while_tracing(layout: RowsLayout) -> bool:
     """Sort the edges by source while tracing; False if the compiled code makes the layout."""
     if "_by_source" not in vars(layout):
         return False
     if layout._by_source is None:
-        layout._by_source = layout._sorted_by_source()
+        layout._by_source = layout.make_side(*layout._transposed)
     return True
 
 
@@ -203,7 +202,7 @@ def cached_side(
     versions = [(x.data_ptr(), version_of(x)) for x in tensors]
     entry: tuple[object, S] | None = cache.get(tensors[0])
     if entry is None or entry[0] != (columns, versions):
-        with persist_on(tensors[0].device):
+        with disable_modes(tensors[0].device):
             entry = cache[tensors[0]] = (columns, versions), make()
     return entry[1]
 

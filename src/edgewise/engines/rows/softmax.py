@@ -17,7 +17,6 @@ from edgewise.engines.native.operator import (
     Results,
     put_nothing,
     structure_fields,
-    threads_for,
 )
 from edgewise.engines.rows.layout import rows_side
 
@@ -61,12 +60,13 @@ class RowsSoftmax(KernelOperator):
         side = rows_side(inputs["by_target"], inputs["columns"])
         batch, edges, heads = scores.shape
         sizes: Fields = {
-            "threads": threads_for(8 * batch * edges * heads),
             "batch": batch,
             "heads": heads,
             "side": side.address,
         }
-        job = Job("ew_softmax_args", scores, structure_fields("ew_softmax_args", scores, sizes, {}))
+        work = 8 * batch * edges * heads
+        fields = structure_fields("ew_softmax_args", scores, work, sizes)
+        job = Job(self, inputs, "ew_softmax_args", scores, fields)
         job.array("scores", scores)
         job.array("out", out)
         if grad is not None:

@@ -28,14 +28,13 @@ from edgewise.engines.native.operator import (
     Inputs,
     Job,
     Results,
-    cached_choice,
+    cached_fields,
     flat,
     node_sizes,
     put_nothing,
     put_number,
     refusals,
     structure_fields,
-    threads_for,
     unflat,
 )
 from edgewise.engines.native.terms import put_index, put_term, term_arguments
@@ -75,7 +74,7 @@ class Tiles:
         reasons = flex.refuses(problem, largest) if fused else refusals(problem, largest)
         if problem.operation != "attend":
             reasons.append("it computes attention only, not aggregation")
-        if problem.operation == "attend" and not isinstance(problem.score, Dot):
+        if problem.operation == "attend" and not issubclass(problem.score, Dot):
             reasons.append("it supports only the score Dot")
         if problem.gain or problem.edge_vectors:
             reasons.append("it supports neither gain nor edge vectors")
@@ -106,7 +105,7 @@ class Tiles:
             "element": nodes * elements,
             "pair": pairs,
             "product": pairs * elements,
-            "dropout pair": pairs if problem.dropout > 0 else 0,
+            "dropout pair": pairs if problem.dropout else 0,
             "bias pair": (problem.bias and not problem.table) * pairs,
             "table pair": (problem.table and not problem.offsets) * pairs,
             "offset pair": problem.offsets * pairs,
@@ -227,13 +226,12 @@ class TilesAttend(AttentionOperator):
         # PyTorch's dispatcher passes the layout as a list of tensors.
         if not isinstance(layout, TilesLayout):
             layout = TilesLayout(inputs["pairs"], *layout)
-        fields = cached_choice(
+        fields = cached_fields(
             layout.call_fields,
             (query.shape, value.shape, query.dtype, torch.get_num_threads()),
             lambda: _sizes(query, value, layout),
         )
-        job = Job("ew_tiles_args", query, fields)
-        self.fill(job, inputs)
+        job = Job(self, inputs, "ew_tiles_args", query, fields)
         # Pass the bias of each offset, [heads, offsets].
         if "target_place" in inputs:
             by_offset = inputs["bias"][0].index_select(0, inputs["bias_index"])
@@ -248,7 +246,6 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
     columns, key_heads, value_width = value.shape[-3:]
     queries, outputs = heads * width, heads * value_width
     sizes: Fields = {
-        "threads": threads_for(batch * layout.pairs * (queries + outputs)),
         "batch": batch,
         "heads": heads,
         "key_heads": key_heads,
@@ -272,7 +269,8 @@ def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:
         "grad_key": (columns, key_heads * width),
         "grad_value": (columns, key_heads * value_width),
     }
-    return structure_fields("ew_tiles_args", query, sizes, results)
+    work = batch * layout.pairs * (queries + outputs)
+    return structure_fields("ew_tiles_args", query, work, sizes, results)
 
 
 def _gradients(job: Job, inputs: Inputs, needed: Sequence[str]) -> dict[str, Tensor]:

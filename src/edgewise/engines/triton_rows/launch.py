@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.engines.native.library import ACCUMULATORS
+from edgewise.engines.call import ACCUMULATORS
 from edgewise.engines.triton_rows.layout import TritonSide
 
 ELEMENTS = 512

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from edgewise._utils.dispatch_modes import persist_on
+from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import starts
 from edgewise.engines.native.operator import BAD_CLASS, LARGEST
@@ -122,7 +122,7 @@ class TritonLayout(RowsLayout):
             raise too_large(rows, columns, row.numel())
         if torch.compiler.is_compiling():
             return sort_edges(row, column, rows)
-        with persist_on(row.device):
+        with disable_modes(row.device):
             return TritonSide(sort_edges(row, column, rows), columns)
 
 

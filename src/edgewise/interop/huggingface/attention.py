@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from edgewise._utils.dispatch_modes import detach_from_inference, persist_on
+from edgewise._utils.dispatch_modes import detach_from_inference, disable_modes
 from edgewise._utils.errors import ArgumentError, counted, require
 from edgewise._utils.torch_internals import version_of
 from edgewise.attention.attend import attend
@@ -162,7 +162,7 @@ def _cached_mask(mask: Tensor, targets: int, sources: int) -> tuple[GraphMask, T
             cached: tuple[GraphMask, Tensor | None] = result
             return cached
     # The cached mask must be valid in later calls, which may be training steps.
-    with persist_on(mask.device):
+    with disable_modes(mask.device):
         detached = detach_from_inference(mask)
         result = mask_of_tensor(detached, targets, sources)
         entries[sizes] = version_of(mask) if detached is mask else detached, result

@@ -23,7 +23,7 @@ from torch_geometric.utils import (
 )
 
 from edgewise._utils.arguments import check_type, describe
-from edgewise._utils.dispatch_modes import persist_on
+from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import version_of
 from edgewise.graphs import Edges, Graph, edges
@@ -246,7 +246,7 @@ def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
     if key not in results:
         # Cached tensors must not be inference, meta or fake tensors, because later calls under
         # other PyTorch modes use them.
-        with persist_on(tensor.device):
+        with disable_modes(tensor.device):
             results[key] = make()
     result: T = results[key]
     return result

@@ -6,9 +6,11 @@ import gzip
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgewise._utils.errors import MissingDataError
+from edgewise.app.files import edges
 from edgewise.app.files.edges import RATING, TIME, read_edges, read_interactions
 from tests.errors import refused
 
@@ -182,6 +184,22 @@ def test_a_table_without_a_header_has_numbers_for_its_columns(tmp_path):
         read_interactions(path, user="1", item="5")
     path = written(tmp_path, "1::1193::5::978300760\n2::661::3::978302109\n", "ratings.dat")
     assert read_interactions(path, user="1", item="2").pairs[0].tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("factor", [edges.FACTOR, np.uint64(0)], ids=["hashes", "equal hashes"])
+@pytest.mark.parametrize("longest", [9, 64, 65])
+def test_ids_that_differ_only_at_one_byte(tmp_path, monkeypatch, factor, longest):
+    monkeypatch.setattr(edges, "FACTOR", factor)
+    monkeypatch.setattr(edges, "BLOCK", 2)
+    ids = ["a", "a\0", "a" * 7, "a" * 8, "a" * 8 + "b", "ä", "a" * longest, "b" + "a" * longest]
+    ids = sorted(set(ids))
+    lines = [f"{source},{destination}" for source in ids for destination in ids]
+    comment = "#" * 64  # NUL is accepted only after the first bytes.
+    path = written(tmp_path, "\n".join([comment, "source,target", *lines, "a ,a"]))
+    read = read_edges(path)
+    assert list(read.ids) == ids
+    assert [",".join(ids[node] for node in pair) for pair in read.pairs.T[:-1].tolist()] == lines
+    assert read.pairs[:, -1].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("read", [read_edges, read_interactions])

@@ -208,6 +208,7 @@ def test_bad_fields(field, value, expected):
         Gowalla(**{field: value})
 
 
+@pytest.mark.slow
 @needs("gowalla")
 def test_gowalla_as_counted():
     read = Gowalla().read()

@@ -59,6 +59,7 @@ def test_all_edges_give_the_output_on_the_whole_graph():
     torch.testing.assert_close(out, model(x, graph)[[7, 0, 31]], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_subset_is_as_likely():
     star = graphs.edges(torch.stack([torch.arange(1, 6), torch.zeros(5, dtype=torch.long)]), 6)
     sampler, random = NeighbourSampler(star, [2]), generator()

@@ -142,6 +142,7 @@ def test_a_large_label_is_one_more_kind_of_node(root: Path) -> None:
     assert toy().load().model_arguments["in_width"] == 2
 
 
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", ["MUTAG", "ENZYMES"])
 def test_the_tensors_are_those_of_pyg(name: str) -> None:
     if not (ROOT / name).is_dir():

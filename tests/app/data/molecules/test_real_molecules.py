@@ -21,6 +21,7 @@ def targets(split: Split) -> torch.Tensor:
     return split.make(torch.arange(split.count)).target
 
 
+@pytest.mark.slow
 @needs("esol")
 def test_esol() -> None:
     loaded = ESOL().load()
@@ -54,6 +55,7 @@ def test_mutag() -> None:
     assert torch.cat([batch.target for batch in batches]).bincount().tolist() == [63, 125]
 
 
+@pytest.mark.slow
 @needs("ENZYMES")
 def test_enzymes_attributes_are_scaled_by_the_training_split() -> None:
     loaded = TU(name="ENZYMES").load()

@@ -81,6 +81,7 @@ def test_a_label_that_training_does_not_have(paths, tmp_path):
         TextTable(val_path=paths["val_path"]).load()
 
 
+@pytest.mark.slow
 @needs("SST2")
 def test_sst2_has_the_published_counts():
     splits = SST2().load()
@@ -127,6 +128,17 @@ def test_conllu_that_cannot_be_read():
         EWT(target="pos")
 
 
+@needs("UD_English-EWT")
+def test_ewt_has_the_published_numbers_of_sentences():
+    sentences, _ = EWT().read_splits()
+    assert {split: len(of) for split, of in sentences.items()} == {
+        "train": 12544,
+        "val": 2001,
+        "test": 2077,
+    }
+
+
+@pytest.mark.slow
 @needs("UD_English-EWT")
 def test_ewt_has_the_published_counts_and_a_word_is_a_run_of_tokens():
     splits = EWT(batch_size=100).load()

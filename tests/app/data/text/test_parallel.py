@@ -130,6 +130,14 @@ def test_bad_fields() -> None:
 
 
 @needs("multi30k")
+def test_multi30k_has_the_published_numbers_of_pairs() -> None:
+    texts, _ = Multi30k().read_splits()
+    assert [len(texts[split][0]) for split in ("train", "val", "test")] == [29_000, 1014, 1000]
+    assert texts["test"][1][0] == "Ein Mann mit einem orangefarbenen Hut, der etwas anstarrt."
+
+
+@pytest.mark.slow
+@needs("multi30k")
 def test_multi30k_has_the_published_counts() -> None:
     splits = Multi30k(vocab_size=2000).load()
     assert (splits.train.count, splits.val.count, splits.test.count) == (29_000, 1014, 1000)

@@ -202,6 +202,7 @@ def test_a_character_that_the_kept_vocabulary_lacks(path, tmp_path):
         TextFiles(paths=(str(other),), context=8, val=0.1, tokenizer=str(tmp_path)).load()
 
 
+@pytest.mark.slow
 @needs("tinyshakespeare")
 def test_shakespeare_is_held_out_by_the_last_tenth():
     splits = Shakespeare().load()

@@ -90,6 +90,7 @@ def test_lower_case():
     assert tokenizer.decode(ids.tolist()) == "the cat"
 
 
+@pytest.mark.slow
 def test_every_process_learns_the_same_vocabulary():
     program = (
         "from tests.app.data.text.test_tokenizer import *\n"

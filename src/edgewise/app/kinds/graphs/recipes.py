@@ -12,10 +12,8 @@ from functools import partial
 
 from edgewise import models
 from edgewise.app.kinds.graphs.tu import TU
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.classification import Classification
 
 gin_mutag = Recipe(

@@ -8,10 +8,8 @@ from functools import partial
 from edgewise import models
 from edgewise.app.kinds.images.digits import Digits, Mnist
 from edgewise.app.kinds.images.files import Cifar10, ImageFolder
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.classification import Classification
 
 digits = Recipe(

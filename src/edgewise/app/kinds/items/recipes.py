@@ -9,10 +9,8 @@ from edgewise import models
 from edgewise.app.kinds.items.data import Gowalla
 from edgewise.app.kinds.items.files import InteractionFiles
 from edgewise.app.kinds.items.task import Recommendation
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 
 RANKED = Protocol(
     ("test/recall@20", "test/ndcg@20"),

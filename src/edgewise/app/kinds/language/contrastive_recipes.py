@@ -6,10 +6,8 @@ from functools import partial
 
 from edgewise.app.kinds.language.contrastive import Contrastive
 from edgewise.app.kinds.language.halves import TextHalves
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.text.small_bert import bag
 
 contrastive_sst2 = Recipe(

@@ -8,10 +8,8 @@ from functools import partial
 from edgewise import graphs
 from edgewise.app.kinds.language.masked_text import MaskedText
 from edgewise.app.kinds.language.task import MaskedLanguageModeling
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule, LinearSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.text.small_bert import backbone
 
 HIDDEN_WORDS = Protocol(

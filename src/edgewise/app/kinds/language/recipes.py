@@ -9,10 +9,8 @@ from typing import Any
 from edgewise import graphs, models
 from edgewise.app.kinds.language.files import Shakespeare, TextFiles, WarAndPeace
 from edgewise.app.kinds.language.task import LanguageModeling
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 
 CONTEXT = 64
 MATRICES = r"(?<!norm\.)weight$|table$"  # Weight decay applies to these, not to biases and norms.

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.loader import Loader
-from edgewise.app.train.splits import Split
+from edgewise.app.train.splits import Loader, Split
 from edgewise.layers import Tokens
 
 
@@ -107,9 +106,9 @@ class HeldOutStreamLoader(Loader):
         self.stream, self.context = stream, context
         super().__init__(self._window, -(-(len(stream) - 1) // context), 1)
 
-    @property
-    def total_size(self) -> int:
-        return 1
+    def share(self, rank: int, world_size: int) -> None:
+        super().share(rank, world_size)
+        self.total_size = 1
 
     def _window(self, index: Tensor) -> Batch:
         start = int(index[0]) * self.context

@@ -8,10 +8,8 @@ from functools import partial
 from edgewise import models
 from edgewise.app.kinds.links.data import EdgeList, EgoFacebook
 from edgewise.app.kinds.links.task import LinkPrediction
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 
 sage_facebook = Recipe(
     name="sage-facebook",

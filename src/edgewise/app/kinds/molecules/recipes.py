@@ -8,10 +8,8 @@ from edgewise import models
 from edgewise.app.kinds.molecules.data import MoleculeTable
 from edgewise.app.kinds.molecules.masked_molecules import MaskedMolecules
 from edgewise.app.kinds.molecules.solubility import ESOL, IonicLiquids
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.classification import Classification
 from edgewise.app.train.tasks.property_prediction import PropertyPrediction
 from edgewise.app.train.tasks.regression import Regression

@@ -9,10 +9,8 @@ from functools import partial
 
 from edgewise import models
 from edgewise.app.kinds.molecules.zinc import ZINC
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.regression import Regression
 
 BY = "10,000 / 1,000 / 1,000 molecules; best of 32 epochs by validation"

@@ -57,31 +57,35 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     graph = known_labels(splits)
     smoothed = cache(partial(smooth, graph))
     regression = cache(partial(_regression, graph, smoothed))
-
-    def candidate(name: str, setting: str, fit: Callable[[], Tensor]) -> Candidate:
-        return Candidate(name, setting, lambda: _of(fit()))
-
+    methods: list[tuple[str, str, Callable[[], Tensor]]] = []
     if splits.targets:
         columns = columns_of(splits, recipe)
         for steps, strength in product((0, *STEPS), STRENGTHS):
             name, setting = linear_name(columns), f"penalty {1 / strength:g}"
             if steps:
                 name, setting = f"{name} on smoothed features", f"{steps} steps, {setting}"
-            yield candidate(
-                name, setting, partial(_numbers, graph, columns, smoothed, steps, strength)
-            )
-        return
-    for alpha in PROPAGATION:
-        yield candidate("label propagation", f"α = {alpha:g}", partial(propagated, graph, alpha))
-    for strength in STRENGTHS:
-        fit = partial(regression, 0, strength)
-        yield candidate("logistic regression", f"C = {strength:g}", fit)
-    for steps, strength in product(STEPS, STRENGTHS):
-        fit = partial(regression, steps, strength)
-        yield candidate("SGC", f"{steps} steps, C = {strength:g}", fit)
-    for steps, strength in product((0, 2), STRENGTHS):
-        fit = partial(corrected, graph, partial(regression, steps, strength))
-        yield candidate("Correct & Smooth", f"{steps} steps, C = {strength:g}", fit)
+            fit = partial(_numbers, graph, columns, smoothed, steps, strength)
+            methods.append((name, setting, fit))
+    else:
+        for alpha in PROPAGATION:
+            fit = partial(propagated, graph, alpha)
+            methods.append(("label propagation", f"α = {alpha:g}", fit))
+        for strength in STRENGTHS:
+            fit = partial(regression, 0, strength)
+            methods.append(("logistic regression", f"C = {strength:g}", fit))
+        for steps, strength in product(STEPS, STRENGTHS):
+            fit = partial(regression, steps, strength)
+            methods.append(("SGC", f"{steps} steps, C = {strength:g}", fit))
+        for steps, strength in product((0, 2), STRENGTHS):
+            fit = partial(corrected, graph, partial(regression, steps, strength))
+            methods.append(("Correct & Smooth", f"{steps} steps, C = {strength:g}", fit))
+    for name, setting, outputs in methods:
+        yield Candidate(name, setting, partial(_score, outputs))
+
+
+def _score(fit: Callable[[], Tensor]) -> Score:
+    """Return a function that selects, from the outputs of all nodes, those of a batch's targets."""
+    return partial(Batch.select_outputs, outputs=fit())
 
 
 def known_labels(splits: Splits) -> LabelledGraph:
@@ -101,15 +105,14 @@ def known_labels(splits: Splits) -> LabelledGraph:
     labels[select[labelled]] = batch.target[labelled]
     train = select[labelled].sort().values
     classes = splits.model_arguments["out_width"]
-    return LabelledGraph(as_matrix(x), graph.edge_index, labels, train, classes)
-
-
-def as_matrix(x: Tensor) -> Any:
-    """Return features as a NumPy array, or as a SciPy CSR matrix if they are sparse."""
-    if x.layout is torch.strided:
-        return x.numpy() if float((x != 0).float().mean()) > 0.1 else sparse.csr_matrix(x.numpy())
-    csr_arrays = x.values(), x.col_indices(), x.crow_indices()
-    return sparse.csr_matrix(tuple(array.numpy() for array in csr_arrays), tuple(x.shape))
+    if x.layout is not torch.strided:
+        csr_arrays = x.values(), x.col_indices(), x.crow_indices()
+        features = sparse.csr_matrix(tuple(array.numpy() for array in csr_arrays), tuple(x.shape))
+    elif float((x != 0).float().mean()) > 0.1:
+        features = x.numpy()
+    else:
+        features = sparse.csr_matrix(x.numpy())
+    return LabelledGraph(features, graph.edge_index, labels, train, classes)
 
 
 def smooth(graph: LabelledGraph, steps: int) -> Any:
@@ -165,12 +168,3 @@ def _numbers(
     x, train = smoothed(steps), graph.train.numpy()
     y = graph.labels[graph.train].numpy()
     return fit_columns(partial(linear_model, 1 / strength), columns, x[train], y)(x)
-
-
-def _of(scores: Tensor) -> Score:
-    """Return a function that selects, from the scores of all nodes, those of a batch's targets."""
-
-    def score(batch: Batch) -> Tensor:
-        return batch.select_outputs(scores)
-
-    return score

@@ -13,8 +13,21 @@ import torch
 from torch import Tensor
 
 from edgewise.app.train.batches import UNLABELLED, Batch
+from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.splits import Data, Split
 from edgewise.graphs import Graph, edges
+
+QUICK = 20_000
+"""Maximum number of nodes with which ``edgewise train`` evaluates baselines."""
+QUICK_FEATURES = 15_000_000
+"""Maximum number of entries of the feature matrix with which ``edgewise train`` evaluates
+baselines; averaging over neighbours makes it dense."""
+
+
+def is_large(run: Preprocessing) -> bool:
+    """Return whether the baselines for these data take more than about a minute."""
+    count = len(run.values.get("ids", ()))
+    return bool(count > QUICK or count * run.model_arguments["in_width"] > QUICK_FEATURES)
 
 
 class NodeGraph(NamedTuple):

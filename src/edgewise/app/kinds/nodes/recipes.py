@@ -9,10 +9,8 @@ from edgewise import models
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.kinds.nodes.planetoid import Planetoid
 from edgewise.app.kinds.nodes.task import Consistency
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import ConstantSchedule, CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.classification import Classification
 
 # The best epoch is chosen by loss, because many epochs have the same accuracy on the 500

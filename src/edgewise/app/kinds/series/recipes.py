@@ -7,10 +7,8 @@ from functools import partial
 from edgewise import models
 from edgewise.app.kinds.series.data import TimeSeries
 from edgewise.app.kinds.series.task import Forecast
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import LinearSchedule
-from edgewise.app.train.settings import TrainerSettings
 
 forecast = Recipe(
     name="forecast",

@@ -7,10 +7,8 @@ from functools import partial
 
 from edgewise import models
 from edgewise.app.kinds.sounds.data import Sounds, SpokenDigits
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.classification import Classification
 
 spoken_digits = Recipe(

@@ -8,10 +8,8 @@ from typing import Any
 
 from edgewise import models
 from edgewise.app.kinds.texts.files import SST2, TextTable
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 from edgewise.app.train.tasks.text_classification import TextClassification
 from edgewise.app.train.text.small_bert import backbone, bag
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.loader import Loader
-from edgewise.app.train.splits import Split
+from edgewise.app.train.splits import Loader, Split
 
 
 class BucketLoader(Loader):
@@ -41,7 +40,11 @@ class BucketLoader(Loader):
         return [batches[i] for i in torch.randperm(len(batches), generator=mixed).tolist()]
 
     def _sorted(self) -> Tensor:
-        order = self._order(self._generator())
+        generator = self._generator()
+        if generator is None:
+            order = torch.arange(self.count)
+        else:
+            order = torch.randperm(self.count, generator=generator)
         # Ties are broken by the total, so that the cuts are the same in every epoch.
         for key in (self._total, self._longest):
             order = order[key[order].argsort(stable=True, descending=True)]

@@ -10,10 +10,8 @@ from edgewise import models
 from edgewise.app.kinds.translation.data import Multi30k
 from edgewise.app.kinds.translation.files import PairTable
 from edgewise.app.kinds.translation.task import Translation
-from edgewise.app.train.optimizer import OptimizerSettings
-from edgewise.app.train.recipe import Protocol, Recipe
+from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
 from edgewise.app.train.schedule import CosineSchedule
-from edgewise.app.train.settings import TrainerSettings
 
 SIZES: dict[str, Any] = {
     **{"width": 256, "depth": 3, "heads": 4, "ffn_dim": 512},
