@@ -522,7 +522,7 @@ def test_the_first_page_runs_as_printed(
     scope: dict[str, Any] = {}
     for kind, code in re.findall(r"^```(\S.*?)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         if kind == "{code-cell} python":
-            exec(re.sub(r"^:tags:.*", "", code).replace('"30"', '"1"'), scope)
+            exec(re.sub(r"^:tags:.*", "", code).replace('"40"', '"1"'), scope)
         elif "train" in code:
             assert kind == "sh"
             (command,) = commands_of(code)
@@ -532,6 +532,39 @@ def test_the_first_page_runs_as_printed(
     assert {"predictions.csv", "page.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.slow
+def test_the_model_of_the_first_page_needs_its_transformer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page shows decides: noise instead of the layers changes the answers, and the name of
+    the winner is the strongest reason.
+    """
+    for package in ("lightning", "tokenizers"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/start.md").read_text()
+    cells = re.findall(r"^```{code-cell} python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    scope: dict[str, Any] = {}
+    for code in cells:
+        if "csv.writer" in code or "runs.train" in code:
+            exec(re.sub(r"^:tags:.*", "", code), scope)
+    run = ew.load("runs/matches")
+    texts = [f"{a} {verb} {b}." for a, b in (("Anna", "Ben"), ("Emma", "Carla")) for verb in VERBS]
+    texts += [f"{b} {verb} {a}." for a, b in (("Anna", "Ben"), ("Emma", "Carla")) for verb in VERBS]
+    labels = [answer["label"] for answer in run.predict(texts)]
+    assert labels == ["Anna", "Ben", "Emma", "Carla", "Ben", "Anna", "Carla", "Emma"]
+    for label, why in zip(labels, run.explain(texts), strict=True):
+        assert why.reasons[0].part.capitalize() == label
+        assert why.reasons[0].contribution > 0
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in run.model.trunk.backbone.parameters():
+            weight.copy_(weight.std() * torch.randn_like(weight))
+    changed = [answer["label"] for answer in run.predict(texts)]
+    assert sum(a != b for a, b in zip(labels, changed, strict=True)) >= 3
+
+
+VERBS = ("beat", "lost to")
 CHANGES = {"seed": "3", "trainer.epochs": "2", "trainer.monitor": "val/loss"}
 
 

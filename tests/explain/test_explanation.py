@@ -92,7 +92,9 @@ def test_a_molecule_has_atoms_with_places(folder: Path) -> None:
     assert found.positions is not None
     assert found.positions.shape == (4, 2)
     assert len(found.positions.unique(dim=0)) == 4
-    assert found.details == {"smiles": "CC(=O)O", "bonds": [[0, 1], [1, 2], [1, 3]]}
+    assert found.details["smiles"] == found.details["input"] == "CC(=O)O"
+    assert found.details["bonds"] == [[0, 1], [1, 2], [1, 3]]
+    assert found.details["orders"] == [1.0, 2.0, 1.0]
     assert found.answer.startswith("y ")
     assert_named(found)
 

@@ -217,6 +217,14 @@ def test_reasons_stand_beside_the_word_that_they_explain(
     assert found == [True, *[False] * 4] * text.count("[MASK]")
 
 
+def test_all_visible_words_are_reasons_for_a_masked_word(run_of: RunOf) -> None:
+    (one,) = run_of("hidden words").explain("the [MASK] sat")
+    assert {reason.part for reason in one.reasons} == {"the", "sat"}
+    first, second = run_of("hidden words").explain("the [MASK] sat [MASK]")
+    named = [{reason.part for reason in one.reasons} for one in (first, second)]
+    assert named == [{"the", "sat", "<mask>"}] * 2  # the other mask
+
+
 def test_an_invalid_input_has_the_same_exit_code_in_all_commands(
     run_of: RunOf, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

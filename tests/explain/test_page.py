@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli import main
 from edgewise.explain import page as page_module
 from edgewise.explain.page import html_page, write_page
+from edgewise.explain.reasons import Reason, attribution
 from edgewise.explain.record import LayerRecord, Recorded
 from tests.explain import small_runs
 
@@ -52,7 +53,14 @@ def chromium() -> Iterator[Any]:
 class Opened:
     """A page in the browser, with what it printed and which addresses it asked for."""
 
-    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
+    def __init__(
+        self,
+        browser: Any,
+        path: Path,
+        width: int = 1280,
+        scheme: str = "light",
+        tab: str = "attention",
+    ) -> None:
         self.messages: list[str] = []
         self.requests: list[str] = []
         size = {"width": width, "height": 800}
@@ -62,12 +70,19 @@ class Opened:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("body[data-ready]")
+        if tab == "attention" and self.page.is_visible("#tab-attention"):
+            self.page.click("#tab-attention")
 
     def weights(self, column: int = 0) -> dict[int, float]:
         """Return the weights listed for the chosen node: 0 attends to, 1 attended to by."""
         items = self.page.locator("#lists > div").nth(column).locator("li")
         pairs = items.evaluate_all("all => all.map(one => [one.dataset.node, one.dataset.weight])")
         return {int(node): float(weight) for node, weight in pairs}
+
+    def reasons(self) -> list[str]:
+        """Return the reasons of the first tab as text, those for the answer first."""
+        items = self.page.locator("#evidence li")
+        return [" ".join(item.locator("span").all_text_contents()) for item in items.all()]
 
     def choose(self, layer: str, head: str) -> None:
         self.page.select_option("#layer", layer)
@@ -202,7 +217,7 @@ def test_a_molecule_has_its_smiles_and_a_note_on_rollout_where_it_is_shown(
     found.answer = "y 1.5"
     opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
     assert opened.page.text_content("#answer") == "CCO: y 1.5"
-    aside = opened.page.locator("aside")
+    aside = opened.page.locator("#attention aside")
     assert "Atoms are numbered from 1, in the order of the SMILES." in aside.text_content()
     assert "rollout" not in aside.text_content()
     opened.page.select_option("#layer", "rollout")
@@ -282,7 +297,7 @@ def test_an_image_lies_under_its_patches(chromium: Any, tmp_path: Path) -> None:
     box = opened.page.locator("#drawing").bounding_box()
     middle = {"x": box["width"] / 2, "y": box["height"] / 2}
     opened.page.click("#drawing", position=middle)
-    target = int(opened.page.text_content("#pinned").split(":")[0])
+    target = names.index(opened.page.text_content("#pinned"))
     assert target in (6, 7, 10, 11, 1 + 8)  # patches around the middle
     assert opened.weights() == pytest.approx(row(records[1], target, 0), abs=1e-4)
     assert opened.messages == []
@@ -385,10 +400,84 @@ def test_a_graph_that_is_too_large_is_shown_in_part(
     opened.choose("0", "1")
     for name in parts.sides[0][::40]:
         opened.find(name)
-        assert opened.page.text_content("#pinned").endswith(f": {name}")
+        assert opened.page.text_content("#pinned") == name
         exact = [0.0, *row(record, names.index(name), 1).values()]
         for value in opened.weights().values():
             assert min(abs(value - other) for other in exact) < 1e-3
+    assert opened.messages == []
+
+
+NUMBERS = [8.25, -3.99996, 1.0, -0.75, 0.1, -0.0123456, 2.5e-5, -1e-9, 311026.48, 2.5e16]
+
+
+def test_the_reasons_have_the_digits_of_python(chromium: Any, tmp_path: Path) -> None:
+    """The page opens on them: evidence for the answer, then evidence against it."""
+    found = sentence()
+    values = torch.tensor([*NUMBERS, 0.0], dtype=torch.double)
+    case = explain.Case(lambda: torch.ones(1), torch.arange(11), WORDS, "praise")
+    scores = explain.Contributions(values, torch.zeros(2, 0), torch.zeros(0), "removed")
+    found.reasons = [attribution("a film", case, scores, None, [Reason("network", 1.0)])]
+    found.details |= {"input": "a film", "fidelity": ("sst2", {"removed": 0.528})}
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"), tab="reasons")
+    named = found.reasons[0].reasons
+    ordered = [r for r in named if r.contribution > 0] + [r for r in named if r.contribution < 0]
+    assert opened.reasons() == list(map(str, ordered))
+    page = opened.page
+    assert page.text_content("#title") == "a film"
+    assert page.locator("#method option").all_text_contents() == ["removed, fidelity 0.528"]
+    assert page.locator("#evidence h3").all_text_contents() == [
+        *("Evidence for praise", "Evidence against praise")
+    ]
+    assert "network +1.000 (100 %)" in page.text_content("#parts")
+    assert page.locator(".word").count() == len(WORDS)
+    assert page.is_hidden("#drawing")
+    page.click("#tab-attention")
+    assert page.is_visible("#drawing")
+    assert opened.messages == []
+
+
+@pytest.mark.parametrize("kind", ["molecules", "nodes", "images", "series", "tags", "links"])
+def test_the_reasons_of_a_page_are_those_of_python(
+    kind: str, chromium: Any, tmp_path: Path, run_of: Callable[[str], Any]
+) -> None:
+    run = run_of(kind)
+    values = {"molecules": "CC(=O)O", "nodes": "p3", "tags": "the cat sat", "links": "m3"}
+    value = values.get(kind)
+    if kind == "images":
+        value = pytest.importorskip("PIL.Image").new("L", (8, 8), 99)
+    elif kind == "series":
+        value = run.predictor.training_series
+    found = explain.explanation(run, value)
+    path = write_page(found, tmp_path / "page.html")
+    opened = Opened(chromium, path, 390, tab="reasons")
+    (expected, *_) = run.explain([value], top=100)
+    assert sorted(opened.reasons()) == sorted(map(str, expected.reasons))
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert opened.page.locator("#input > *").count() == 1
+    methods = opened.page.locator("#method option").count()
+    assert methods == (1 if kind == "links" else 4 if kind == "series" else 5)
+    opened.page.select_option("#method", str(methods - 1))
+    if kind == "tags":  # the second word
+        opened.page.click("#answers button:nth-child(2)")
+        opened.page.select_option("#method", "0")
+        expected = run.explain([value], top=100)[1]
+        assert sorted(opened.reasons()) == sorted(map(str, expected.reasons))
+    assert opened.messages == []
+
+
+def test_an_only_source_is_faint_and_two_hops_are_drawn(chromium: Any, tmp_path: Path) -> None:
+    """The weight of an only source is 1 for any model. Classes colour the nodes."""
+    chain = graphs.edges(torch.tensor([[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]]), 6)
+    details = {"node": 0, "classes": (["art", "law"], [0, 1, 0, 1, 0, 1])}
+    found = explanation([layer("convs.0", chain)], list("abcdef"), "graph", details=details)
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"))
+    page = opened.page
+    page.wait_for_selector("#status:has-text('drawn')")
+    assert page.text_content("#status") == "2 of 5 edges drawn"  # 1 → 0 and 2 → 1
+    bars = page.locator("#lists i").evaluate_all("all => all.map((bar) => bar.style.width)")
+    assert bars[0] == "2%"
+    assert "the only source of a target" in page.text_content("#legend")
+    assert page.text_content("#classes") == "Predicted class:artlaw"
     assert opened.messages == []
 
 

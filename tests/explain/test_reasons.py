@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +18,14 @@ pytest.importorskip("lightning")
 import edgewise
 from edgewise._utils.digits import rounded, saved
 from edgewise.app.cli import main
-from edgewise.app.explain.reasons import reasons_of
+from edgewise.app.explain.fidelities import FIDELITIES, METHODS
 from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes import NodeCases
 from edgewise.app.predict.cases import log_odds
 from edgewise.app.runs import Run, train, with_values
-from edgewise.app.runs.naive_bayes_scales import fitted_factors
 from edgewise.app.train import RunFolder
 from edgewise.explain.attribution import Case, Contributions, contributions
+from edgewise.explain.reasons import reasons_of
 from tests.explain import small_runs
 
 FAST = {"trainer.accelerator": "cpu", "trainer.epochs": 3}
@@ -72,17 +74,42 @@ def test_the_weights_of_a_forecast_are_shown_once(
     assert [row.count("before the end") for row in rows] == [2, 0, 0, 0, 0, 0]
 
 
+def test_the_parts_of_a_hybrid_run_are_named(
+    sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are printed after training and predictions, and their log-odds add up."""
+    run = edgewise.load(sentences)
+    run.model.eval()
+    sizes = torch.zeros(2, dtype=torch.double)
+    with torch.no_grad():
+        for batch in run.splits.loaders(0)["val"]:
+            (tokens,) = batch.inputs
+            network, naive_bayes = run.model.network(tokens), run.model.naive_bayes(tokens)
+            for number, logits in enumerate((network, naive_bayes)):
+                odds = run.model.naive_bayes.scales[number] * (logits[:, 0] - logits[:, 1])
+                sizes[number] += odds.abs().sum()
+    expected = {f"{100 * part / sizes.sum():.0f} %" for part in sizes.tolist()}
+    for command in (["test", str(sentences)], ["predict", str(sentences), "a good film"]):
+        assert main(command) == 0
+        last = capsys.readouterr().out.splitlines()[-1]
+        assert last.startswith("parts of the predictions: ")
+        assert set(re.findall(r"\d+ %", last)) == expected
+        assert "network" in last
+        assert "naive Bayes" in last
+    (why,) = run.explain("a good film")
+    assert why.probability is not None
+    odds = math.log(why.probability / (1 - why.probability))
+    assert sum(part.contribution for part in why.parts) == pytest.approx(odds, rel=1e-4)
+    assert main(["test", str(small_runs.without_attention(tmp_path))]) == 0
+    assert "parts" not in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("always:the fitted factor")
 def test_a_network_that_is_not_used_is_named(
     sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The factors of both parts are printed; attention says nothing if that of the network is 0."""
-    factors = fitted_factors(RunFolder(sentences))
-    assert main(["test", str(sentences)]) == 0
-    out = capsys.readouterr().out
-    network, naive_bayes = factors.values()
-    assert f"factors of the logits: network {network:.3f}, naive Bayes {naive_bayes:.3f}" in out
+    """Attention says nothing if the factor of the network is 0."""
     alone = tmp_path / "alone"
     shutil.copytree(sentences, alone)
     for factor, is_used in ((0.0, False), (0.8, True)):
@@ -93,10 +120,15 @@ def test_a_network_that_is_not_used_is_named(
         for words in (["heads", str(alone)], ["explain", str(alone), "a good film", *page]):
             assert main(words) == 0
             assert ("near zero" in capsys.readouterr().err) != is_used
-        assert main(["test", str(alone)]) == 0
-        assert ("are those of naive Bayes" in capsys.readouterr().out) != is_used
-    assert main(["test", str(small_runs.without_attention(tmp_path))]) == 0
-    assert "factors" not in capsys.readouterr().out
+
+
+def test_reasons_against_the_prediction_are_named(sentences: Path) -> None:
+    """Reasons have both signs and are sorted by the absolute effect."""
+    run = edgewise.load(sentences)
+    (why,) = run.explain("good film bad plot the music good of a", top=9)
+    effects = [reason.contribution for reason in why.reasons]
+    assert min(effects) < 0 < max(effects)
+    assert effects == sorted(effects, key=abs, reverse=True)
 
 
 def test_the_answers_on_neighbourhoods_are_those_on_the_graph(nodes: Run) -> None:
@@ -139,7 +171,7 @@ def test_words_are_named_on_the_command_line(
     assert {reason.part for reason in reasons} <= set(text.split())
     capsys.readouterr()
     assert main(["predict", str(sentences), text, "--why", "2"]) == 0
-    *_, row, last = capsys.readouterr().out.splitlines()
+    *_, row, last, _ = capsys.readouterr().out.splitlines()
     assert row.endswith("; ".join(map(str, reasons)))
     assert last == "why: decrease of the log-odds of the prediction without the part"
     assert main(["predict", str(sentences), text, "--why", "0"]) == 2
@@ -183,7 +215,7 @@ def test_all_reasons_are_shown_on_the_screen(
 ) -> None:
     words = ["good", "bad", "film", "plot", "the", "a", "of", "music"]
     assert main(["predict", str(sentences), " ".join(words), "--why", "8"]) == 0
-    row = capsys.readouterr().out.splitlines()[-2]
+    row = capsys.readouterr().out.splitlines()[-3]
     assert "…" not in row
     assert all(f"{word} " in row.rpartition("  ")[2] for word in words)
 
@@ -194,7 +226,7 @@ def test_the_edges_of_a_common_neighbour_are_told_apart() -> None:
     case = replace(case, by_edge=True, whole_graph=True)
     pairs = torch.tensor([[0, 0, 1, 1, 2], [1, 2, 2, 3, 3]])
     found = Contributions(torch.zeros(4), pairs, torch.tensor([9.0, 3.0, 2.0, 1.0, 8.0]), "removed")
-    assert [str(one) for one in reasons_of(case, found, 9)] == [
+    assert [str(one) for one in reasons_of(case, found)] == [
         "a-c +3.000",
         "b-c +2.000",
         "d +1.000",
@@ -208,10 +240,10 @@ def test_a_node_that_acts_through_one_edge_is_one_reason() -> None:
     found = Contributions(
         torch.tensor([0, 3.0, 2.0, 1.0]), pairs, torch.tensor([3.0, 2.5, 1.0]), ""
     )
-    named = [reason.part for reason in reasons_of(case, found, 9)]
+    named = [reason.part for reason in reasons_of(case, found)]
     assert named == ["b", "b-c", "c", "d"]
     found = replace(found, edges=torch.tensor([3.0, 2.5, 1.5]))  # another effect is named
-    assert "c-d" in [reason.part for reason in reasons_of(case, found, 9)]
+    assert "c-d" in [reason.part for reason in reasons_of(case, found)]
 
 
 def test_log_odds_are_those_of_the_probability() -> None:
@@ -219,3 +251,17 @@ def test_log_odds_are_those_of_the_probability() -> None:
     label = torch.tensor([0, 2, 1, 1])
     chance = scores.softmax(-1).gather(1, label[:, None])[:, 0]
     torch.testing.assert_close(log_odds(scores, label), (chance / (1 - chance)).log())
+
+
+def test_the_fidelities_on_pages_are_those_of_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs/howto/explain.md").read_text()
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    header = next(row for row in lines if row[0] == "recipe" and len(row) > 2)
+    methods = [re.search(r"`(\w+)`|(random)", name) for name in header[1:]]
+    assert [match.group(1) or match.group(2) for match in methods if match] == list(METHODS)
+    rows = {
+        row[0].split("`")[1]: row[1:] for row in lines if len(row) == len(header) and "`" in row[0]
+    }
+    for recipe, numbers in FIDELITIES.items():
+        documented = [float(cell.replace("\N{MINUS SIGN}", "-")) for cell in rows[recipe]]
+        assert documented == list(numbers), recipe

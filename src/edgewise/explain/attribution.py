@@ -170,7 +170,8 @@ def listed(case: Case) -> Tensor:
     allowed = torch.zeros(len(case.labels), dtype=torch.bool)
     allowed[case.member[case.member >= 0]] = True
     if case.own is not None:
-        allowed[case.member[case.own]] = False
+        own = case.member[case.own]
+        allowed[own[own >= 0]] = False
     return allowed
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.errors import counted
 from edgewise.explain.module_names import model_of
+from edgewise.explain.reasons import Attribution
 from edgewise.explain.record import LayerRecord, Recorded, record
 from edgewise.layers import PatchEmbedding
 
@@ -30,7 +31,10 @@ class Explanation:
         answer: prediction as text; empty without a run.
         target_labels: in a pair of sequences, the tokens of the target.
         details: ``"image"``, the input ``[C, H, W]``; ``"patches"``, their number; ``"smiles"`` and
-            ``"bonds"``, pairs of atoms; ``"node"``, the index of the explained node.
+            ``"bonds"``, pairs of atoms, with ``"orders"``; ``"node"``, the index of the explained
+            node; ``"classes"``, names of classes and the class of each node; ``"values"`` of time
+            steps; ``"input"``, the input as text.
+        reasons: attributions of all answers, which a page shows first.
     """
 
     recorded: Recorded
@@ -40,6 +44,7 @@ class Explanation:
     answer: str = ""
     target_labels: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
+    reasons: list[Attribution] = field(default_factory=list)
 
     def labels_of(self, layer: LayerRecord) -> tuple[list[str], list[str]]:
         """Return the names, or numbers, of the targets and of the sources of a layer."""

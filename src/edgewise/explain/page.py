@@ -30,6 +30,7 @@ from torch import Tensor
 from edgewise._utils.errors import ArgumentError, WriteError
 from edgewise._utils.writing import write_file
 from edgewise.explain.layout import force_layout
+from edgewise.explain.page_reasons import reasons_data
 from edgewise.explain.rollout import MAX_DENSE
 
 if TYPE_CHECKING:
@@ -200,6 +201,8 @@ class _Page:
         points = self._positions()
         if explanation.kind == "molecule":
             self._note("Atoms are numbered from 1, in the order of the SMILES.")
+        if "no_reasons" in explanation.details:
+            self._note(f"There are no reasons: {explanation.details['no_reasons']}.")
         if explanation.kind == "pair of sequences":
             self._note("Each target token attends in order to predict the next token.")
         header = {
@@ -210,6 +213,10 @@ class _Page:
             "positions": points and {key: points[key] for key in ("x", "y", "aspect")},
             "image": points and self._image(points["unit"]),
             "bonds": self._bonds(),
+            "orders": explanation.details.get("orders"),
+            "classes": self._classes(),
+            "input": explanation.details.get("input", ""),
+            "reasons": reasons_data(explanation),
             "focus": self.focus,
             "first": self._first(full),
             "graphs": self.graphs,
@@ -226,9 +233,19 @@ class _Page:
         return b85encode(zlib.compress(packed, 6)).decode().replace("<", ",")
 
     def _answer(self) -> str:
-        """Return the answer as text; for a molecule, the text begins with its SMILES."""
-        answer, smiles = self.explanation.answer, self.explanation.details.get("smiles")
-        return answer if smiles is None else f"{smiles}: {answer}" if answer else smiles
+        """Return the answer as text; that of a molecule without an input begins with its SMILES."""
+        answer, details = self.explanation.answer, self.explanation.details
+        if "smiles" not in details or "input" in details:
+            return answer
+        return f"{details['smiles']}: {answer}" if answer else str(details["smiles"])
+
+    def _classes(self) -> dict[str, Any] | None:
+        """Return the names of the classes, and the classes of the nodes in the page."""
+        if "classes" not in self.explanation.details:
+            return None
+        names, numbers = self.explanation.details["classes"]
+        chosen = np.array(numbers) if self.nodes is None else np.array(numbers)[self.nodes]
+        return {"names": names, "of": self.arrays.add(chosen.astype("<u2"))}
 
     def _read_layers(self) -> list[_Layer]:
         layers = []

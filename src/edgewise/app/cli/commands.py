@@ -13,12 +13,11 @@ from edgewise.app.cli.baseline import comparison
 from edgewise.app.cli.output import Measured, comparison_table, metrics_table, say
 from edgewise.app.kinds import find
 from edgewise.app.runs.fine_tuning import with_architecture
-from edgewise.app.runs.naive_bayes_scales import fitted_factors
+from edgewise.app.runs.hybrid import parts_note
 from edgewise.app.runs.train_recipe import train_on_splits
 from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.text.naive_bayes import NEAR_ZERO
 
 
 def train(arguments: Namespace) -> int:
@@ -85,22 +84,14 @@ def test(arguments: Namespace) -> int:
 
 
 def _print_notes(recipe: Recipe, out: Path) -> None:
-    """Print the notes of a task, and the fitted factors of models with two parts."""
+    """Print the notes of a task, and the fraction of each part of a hybrid model."""
     for name, note in recipe.task.notes().items():
         say(f"{name}: {note}")
-    if not getattr(recipe.data, "naive_bayes", False):
-        return
     folders = RunFolder(out).runs()
     for path in folders or [out]:
-        factors = fitted_factors(RunFolder(path))
-        if factors:
-            listed = ", ".join(f"{name} {value:.3f}" for name, value in factors.items())
-            say(f"factors of the logits{f' of {path.name}' * bool(folders)}: {listed}")
-            if factors["network"] < NEAR_ZERO:
-                say(
-                    "the predictions are those of naive Bayes; --data.naive_bayes false trains the "
-                    "network alone"
-                )
+        parts = parts_note(RunFolder(path))
+        if parts:
+            say(f"{f'{path.name}: ' * bool(folders)}{parts}")
 
 
 def _recipe(arguments: Namespace, out: Path | None = None) -> Recipe:

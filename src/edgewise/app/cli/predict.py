@@ -18,9 +18,10 @@ from edgewise.app.cli.saving import save_figure
 from edgewise.app.explain.reasons import add_reasons
 from edgewise.app.kinds import RECIPES
 from edgewise.app.predict.rows import check_form, flat, write_answers
+from edgewise.app.runs.hybrid import parts_note
 from edgewise.app.runs.predictors import all_predictors, predictor_of
-from edgewise.app.runs.run import load
-from edgewise.app.train.folder import figure_format
+from edgewise.app.runs.run import Run, load
+from edgewise.app.train.folder import RunFolder, figure_format
 from edgewise.app.train.recipe import Recipe
 
 MAX_CELL = 60
@@ -88,17 +89,27 @@ def predict(arguments: Namespace) -> int:
         answers = list(answers)
     if arguments.out is not None:
         write_answers(arguments.out, answers, quote_formulas=arguments.quote_formulas)
-        say(arguments.out)
     else:
         _print(answers, run.predictor.text_key)
-        for meaning in sorted(filter(None, notes.meanings)):
-            say(f"why: {meaning}")
+    for line in _closing_lines(run, notes, arguments.out):
+        say(line)
     if arguments.draw is not None:
         figure = run.draw([answer for answer in answers if "error" not in answer])
         save_figure(arguments.draw, figure)
     for line in (*notes.options, *notes.errors):
         warn(line)
     return 1 if notes.errors else 0
+
+
+def _closing_lines(run: Run, notes: _Notes, out: Path | None) -> Iterator[str]:
+    """Yield the meaning of reasons on the screen, the parts of a hybrid model, and the file."""
+    if out is None:
+        yield from (f"why: {meaning}" for meaning in sorted(notes.meanings))
+    parts = parts_note(RunFolder(run.path))
+    if parts:
+        yield parts
+    if out is not None:
+        yield str(out)
 
 
 def _with_reasons(

@@ -1,66 +1,32 @@
-"""Reasons for predictions: the words, atoms, bonds, neighbours or items with the largest effect.
+"""Reasons for predictions of runs: the words, atoms, neighbours or items with the largest effect.
 
-``run.explain(inputs)`` and ``edgewise predict RUN … --why 3`` call these functions.
+``run.explain(inputs)``, ``edgewise predict RUN … --why 3`` and the page of ``edgewise explain``
+have these reasons.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
+
+import torch
 
 from edgewise._utils.arguments import check_range
-from edgewise._utils.digits import rounded
 from edgewise.app.explain.cases import cases
 from edgewise.app.kinds.nodes.predict import OnNodes
 from edgewise.app.kinds.nodes.reasons import node_cases
 from edgewise.app.predict.predictor import Answer
 from edgewise.app.predict.rows import is_of_dicts
 from edgewise.app.runs.run import Run
-from edgewise.explain.attribution import Case, Contributions, Method, contributions, listed
+from edgewise.explain.attribution import Case, Method, contributions
+from edgewise.explain.parts import part_scores, recorded_parts
+from edgewise.explain.reasons import Attribution, Reason, attribution
 
 MANY = 64
 """Number of nodes above which ``"auto"`` explains many nodes in one pass."""
-
-
-@dataclass(frozen=True)
-class Reason:
-    """A part of the input and its contribution to an answer.
-
-    Attributes:
-        part: name of a member, such as a word, or of an edge, such as ``"C2-O3"``. Atoms count
-            from 1 in the order of the SMILES, so atom 0 of RDKit has the number 1.
-        contribution: decrease of the log-odds of the prediction without the part; for a property,
-            decrease of the property, in the unit of the property.
-    """
-
-    part: str
-    contribution: float
-
-    def __str__(self) -> str:
-        return f"{self.part} {rounded(self.contribution, '+')}"
-
-
-@dataclass(frozen=True)
-class Attribution:
-    """Reasons for one prediction, by decreasing contribution.
-
-    Attributes:
-        answer: the prediction, or the explained part of it, such as the tag of a word.
-        method: method of :func:`edgewise.explain.contributions`.
-        meaning: description of the contributions.
-    """
-
-    input: str
-    answer: str
-    reasons: list[Reason]
-    method: str
-    meaning: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.answer}: {', '.join(map(str, self.reasons))}"
+MOST_COMPARED = 12
+"""Maximum number of answers of an input, such as words of a translation, for which a page has all
+methods."""
 
 
 def attributions(
@@ -77,7 +43,7 @@ def attributions(
     Args:
         run: run of :func:`edgewise.load`.
         inputs: inputs as for :meth:`edgewise.app.runs.Run.predict`, without files.
-        top: number of reasons for each prediction.
+        top: number of reasons for each prediction, evidence for and against it.
         method: method of :func:`edgewise.explain.contributions`.
         answers: number of recommended items or links to explain.
 
@@ -98,88 +64,76 @@ def attributions(
             numbers, "left_out" if method == "auto" else method
         )
         return [
-            _attribution(str(value), case, scores, top)
+            attribution(str(value), case, scores, top, [])
             for value, (case, scores) in zip(values, pairs, strict=True)
         ]
     return [
         attribution
         for value in values
-        for attribution in _of_input(run, value, top, method, answers)
+        for attribution in _of_input(run, value, top, [method], answers)
     ]
 
 
+def all_attributions(run: Run, value: Any) -> list[Attribution]:
+    """Explain the prediction for one input by all methods and with all reasons, for a page."""
+    return list(_of_input(run, value, None, get_args(Method), 3))
+
+
 def _of_input(
-    run: Run, value: Any, top: int, method: Method, answers: int
+    run: Run, value: Any, top: int | None, methods: Sequence[Method], answers: int
 ) -> Iterator[Attribution]:
     value = run.predictor.input_of(value)
-    for case in cases(run.predictor, value, top=answers):
-        yield _attribution(run.predictor.show(value), case, contributions(case, method), top)
+    explained = cases(run.predictor, value, top=answers)
+    for case in explained:
+        parts = _parts(run, value, case)
+        first = contributions(case, methods[0])
+        yield attribution(run.predictor.show(value), case, first, top, parts)
+        if len(explained) > MOST_COMPARED or case.best == "removed":
+            continue
+        for method in methods[1:]:
+            # A larger input would need a pass for each of its many parts.
+            if method not in (first.method, "removed"):
+                scores = contributions(case, method)
+                yield attribution(run.predictor.show(value), case, scores, top, parts)
 
 
-def _attribution(value: str, case: Case, scores: Contributions, top: int) -> Attribution:
-    meaning = "decrease of the log-odds of the prediction without the part"
-    if not case.is_odds:
-        meaning = "decrease of the predicted value without the part"
-    if scores.method not in ("removed", "left_out"):
-        meaning = f"{scores.method} of the part, summed over layers and heads"
-    return Attribution(value, case.answer, reasons_of(case, scores, top), scores.method, meaning)
-
-
-def reasons_of(case: Case, scores: Contributions, top: int) -> list[Reason]:
-    """Return the edges, if the case has ``by_edge``, or members with the largest contributions."""
-    reasons: list[Reason] = []
-    edges = list(zip(scores.pairs.T.tolist(), scores.edges.tolist(), strict=True))
-    if case.by_edge and case.whole_graph and case.own is not None:
-        explained = set(case.own.tolist())
-        incident = [
-            ((first, second) if first in explained else (second, first), value)
-            for (first, second), value in edges
-            if (first in explained) != (second in explained)
-        ]
-        degree = Counter(neighbour for (_, neighbour), _ in incident)
-        for (node, neighbour), value in incident:
-            name = case.labels[neighbour]
-            if degree[neighbour] > 1:  # A common neighbour of two nodes has two edges.
-                name = f"{case.labels[node]}-{name}"
-            reasons.append(Reason(name, value))
-    else:
-        members = {
-            member: float(scores.members[member])
-            for member in listed(case).nonzero()[:, 0].tolist()
-        }
-        reasons += [Reason(case.labels[member], value) for member, value in members.items()]
-        for ends, value in edges if case.by_edge else ():
-            # A node that acts on the answer through this edge alone is named instead of the edge.
-            same = (math.isclose(members.get(end, math.nan), value, rel_tol=1e-3) for end in ends)
-            if not any(same):
-                reasons.append(Reason("-".join(case.labels[end] for end in ends), value))
-    reasons = [reason for reason in reasons if reason.contribution != 0.0]
-    if case.is_odds:
-        return sorted(reasons, key=lambda reason: -reason.contribution)[:top]
-    return sorted(reasons, key=lambda reason: -abs(reason.contribution))[:top]
+def _parts(run: Run, value: Any, case: Case) -> list[Reason]:
+    """Return what each part of a hybrid model adds to an answer; empty for other models."""
+    with torch.no_grad(), recorded_parts(run.model) as calls:
+        run.predictor.answer([run.predictor.prepare(value)])
+    if not calls:
+        return []
+    column = torch.tensor([run.predictor.output_of(case.answer)])
+    added = part_scores(calls[-1], column)
+    return [Reason(name, float(values)) for name, values in added.items()]
 
 
 def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
-    """Add ``why``, pairs of part and contribution, to a prediction or its rows that are explained.
-    The result are descriptions of the contributions.
+    """Add ``why``, pairs of part and contribution, to a prediction or its rows that are explained,
+    and ``parts`` for a hybrid model. The result are descriptions of the contributions.
     """
     rows: list[Any] = next((field for field in answer.values() if is_of_dicts(field) and field), [])
-    explained = list(_of_input(run, value, top, "auto", max(1, len(rows))))
+    explained = list(_of_input(run, value, top, ["auto"], max(1, len(rows))))
     if all(attribution.method == "attention" for attribution in explained):
         explained = explained[:1]  # The weights of a forecast are the same for all of its steps.
     if rows and len(rows) % len(explained) == 0 and (len(explained) > 1 or len(rows) == 1):
         # Of several words for one mask, the most probable one, which comes first, is explained.
         for row, attribution in zip(rows[:: len(rows) // len(explained)], explained, strict=True):
-            row["why"] = _pairs(attribution)
+            row.update(_columns(attribution))
     elif len(explained) == 1 and not run.predictor.text_key:
-        answer["why"] = _pairs(explained[0])
+        answer.update(_columns(explained[0]))
     else:
         answer["why"] = [
-            {"part": attribution.answer, "why": _pairs(attribution)} for attribution in explained
+            {"part": attribution.answer, **_columns(attribution)} for attribution in explained
         ]
     return {attribution.meaning for attribution in explained}
 
 
-def _pairs(attribution: Attribution) -> list[list[Any]]:
+def _columns(attribution: Attribution) -> dict[str, list[list[Any]]]:
     """Return the reasons as pairs (name of the part, contribution), for JSON."""
-    return [[reason.part, reason.contribution] for reason in attribution.reasons]
+    lists = {"parts": attribution.parts, "why": attribution.reasons}
+    return {
+        name: [[reason.part, reason.contribution] for reason in reasons]
+        for name, reasons in lists.items()
+        if reasons or name == "why"
+    }

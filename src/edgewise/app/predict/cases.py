@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -104,9 +104,13 @@ def number_case(
     )
 
 
-def word_members(tokenizer: Any, ids: Tensor) -> tuple[Tensor, list[str]]:
-    """Return the index of the word of each token, -1 for special tokens, and the words."""
-    special = set(special_ids(tokenizer).tolist())
+def word_members(
+    tokenizer: Any, ids: Tensor, *, visible: Collection[int] = ()
+) -> tuple[Tensor, list[str]]:
+    """Return the index of the word of each token, -1 for special tokens that are not ``visible``,
+    and the words.
+    """
+    special = set(special_ids(tokenizer).tolist()) - set(visible)
     member: list[int] = []
     labels: list[str] = []
     ended, vocabulary = True, list(tokenizer.get_vocab())[:2000]

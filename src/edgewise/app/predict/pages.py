@@ -43,6 +43,7 @@ def explain_nodes(run: Any, value: Any, recording: Mapping[str, Any]) -> Explana
     kind: Kind = "sequence" if predictor.ordered else "graph"
     names = node_names(labels, recorded.layers[0].graph.num_sources, kind)
     details = {} if node is None else {"node": node}
+    details |= {"timeline": predictor.ordered, **predictor.details(value)}
     return Explanation(recorded, names, kind, answer=answer, details=details)
 
 

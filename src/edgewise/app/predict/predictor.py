@@ -167,6 +167,15 @@ class Predictor(ABC):
         """Return an input as text, for the key ``input`` of the prediction."""
         return as_words(value)
 
+    def details(self, value: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return further details of an input for :class:`edgewise.explain.Explanation`."""
+        return {}
+
+    def output_of(self, answer: str) -> int:
+        """Return the column of the model's output for a predicted label."""
+        labels: list[Any] = self.preprocessing.values["labels"]
+        return list(map(str, labels)).index(answer)
+
     def notes(self, options: Mapping[str, Any]) -> list[str]:  # noqa: ARG002
         """Return remarks on predictions with these options, which `edgewise predict` prints."""
         return []

@@ -85,7 +85,9 @@ class Run:
         return prepare_recorded(replace(self.recipe, start=""), RunFolder(self.path))[1]
 
     def explanation(self, value: Any, recording: Mapping[str, Any]) -> Explanation:
-        """Predict on one input and record the attention; :func:`edgewise.explain.explanation`."""
+        """Predict on one input, and record the attention and the reasons for the prediction;
+        see :func:`edgewise.explain.explanation`.
+        """
         warn_if_unused(self.model)
         explain = entry_for(self.predictor, "explanations") or explain_nodes
         value = self.predictor.input_of(value)
@@ -95,6 +97,17 @@ class Run:
             naming_the_run(self, "a run whose model computes attention over its inputs"),
         ):
             explained: Explanation = explain(self, value, recording)
+        # Imported by name, because edgewise.app.explain imports this package.
+        explainer = import_module("edgewise.app.explain")
+        try:
+            explained.reasons = explainer.all_attributions(self, value)
+        except ArgumentError as error:
+            if error.argument not in ("run", "input"):
+                raise
+            # The page has the attention alone, and says why.
+            explained.details["no_reasons"] = f"expected {error.expected}; got {error.got}"
+        explained.details["input"] = self.predictor.show(value)
+        explained.details["fidelity"] = explainer.fidelities_for(self.predictor)
         return explained
 
     def predict(self, inputs: Any = None, *, batch_size: int | None = None, **options: Any) -> Any:

@@ -17,7 +17,7 @@ from edgewise._utils.errors import ArgumentError, EdgewiseError, Interrupted, in
 from edgewise._utils.limits import built_within
 from edgewise.app.runs.fine_tuning import check_start, load_start
 from edgewise.app.runs.hugging_face import with_hf_model
-from edgewise.app.runs.naive_bayes_scales import fit_scales
+from edgewise.app.runs.hybrid import fit_scales, keep_parts
 from edgewise.app.runs.recipe_fields import model_fields
 from edgewise.app.runs.record import check_resumed, load_recipe, to_record
 from edgewise.app.runs.side_by_side import side_by_side
@@ -173,8 +173,10 @@ def _fit(
         callbacks=callbacks,
         title=title,
     )
-    if splits.targets and rank_and_world_size()[0] == 0:
-        keep_held_out(folder, model, splits)
+    if rank_and_world_size()[0] == 0:
+        keep_parts(folder, model, loaders["val"])
+        if splits.targets:
+            keep_held_out(folder, model, splits)
     return metrics
 
 

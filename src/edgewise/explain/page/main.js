@@ -2,7 +2,8 @@ import { select } from "d3-selection";
 import { zoom as d3zoom, zoomIdentity } from "d3-zoom";
 import { load } from "./data.js";
 import { CanvasPen, SvgPen } from "./pen.js";
-import { strength, VIEWS } from "./views.js";
+import { CLASSES, showReasons } from "./reasons.js";
+import { forcedEdges, strength, VIEWS } from "./views.js";
 
 const STILL = 20000; // most edges of a drawing at rest
 const MOVING = 2500; // most edges while it moves
@@ -27,6 +28,7 @@ function shortNames(names) {
   return parts.map((all) => all.slice(first, all.length - last).join("."));
 }
 
+// The tab of attention. It returns a function that draws again in other colours.
 function start(data) {
   const state = { layer: 0, head: 0, view: "", threshold: 0, pin: null, hover: null, found: null, moving: false };
   const canvas = by("drawing");
@@ -39,10 +41,6 @@ function start(data) {
   let asked = 0;
   let rest = 0;
 
-  document.title = data.title;
-  document.body.dataset.kind = data.kind;
-  by("title").textContent = data.title;
-  by("answer").textContent = data.answer;
   const views = data.points ? ["nodes", "matrix"] : ["lines", "matrix"];
   state.wanted = views[0];
   if (data.image) {
@@ -82,13 +80,17 @@ function start(data) {
       const side = state.pin?.side === "source" ? "columns" : "rows";
       if (before[side] !== graph[side] || state.pin?.node >= graph[side === "rows" ? "targets" : "sources"]) state.pin = null;
     }
-    let [max, sum] = [0, 0];
-    for (const value of values) {
+    let [max, sum, count] = [0, 0, 0];
+    scene = { data, graph, values, forced: forcedEdges(graph, values), drawn: 0, passing: 0 };
+    const { forced } = scene;
+    const others = forced?.includes(0); // whose weights are compared
+    values.forEach((value, e) => {
+      if (others && forced[e]) return;
       max = Math.max(max, Math.abs(value));
       sum += Math.abs(value);
-    }
-    const scale = Math.max(max, Math.min(1, (5 * sum) / Math.max(values.length, 1)));
-    scene = { data, graph, values, max, scale, drawn: 0, passing: 0 };
+      count++;
+    });
+    Object.assign(scene, { max, scale: Math.max(max, Math.min(1, (5 * sum) / Math.max(count, 1))) });
     if (before && before.rows !== graph.rows) search(by("search").value);
     setView(state.wanted);
     details();
@@ -215,7 +217,10 @@ function start(data) {
   const same = (a, b) => a?.node === b?.node && a?.side === b?.side;
   const label = ({ side, node }) => data.label(side === "target" ? scene.graph.rows : scene.graph.columns, node);
 
-  const title = (where) => (label(where) === String(where.node) ? `node ${where.node}` : `${where.node}: ${label(where)}`);
+  // The number of a node precedes its name only if another node has the same name.
+  const unique = (side) => (data.unique ??= data.sides.map((labels) => new Set(labels).size === labels.length))[side];
+  const named = (side, node) => (unique(side) ? data.label(side, node) : `${node}: ${data.label(side, node)}`);
+  const title = ({ side, node }) => named(side === "target" ? scene.graph.rows : scene.graph.columns, node);
 
   canvas.addEventListener("pointermove", (event) => {
     if (event.buttons || event.pointerType === "touch") return;
@@ -227,7 +232,7 @@ function start(data) {
       tip.textContent = title(hit);
       if (hit.source !== undefined) {
         const value = hit.edge === undefined ? "no edge" : weight(scene.values[hit.edge]);
-        tip.textContent += ` → ${hit.source}: ${data.label(scene.graph.columns, hit.source)}, ${value}`;
+        tip.textContent += ` → ${named(scene.graph.columns, hit.source)}, ${value}`;
       }
       tip.style.left = `${Math.min(x + 14, scene.width - tip.offsetWidth - 4)}px`;
       tip.style.top = `${Math.max(0, y - 30)}px`;
@@ -258,11 +263,11 @@ function start(data) {
     }
   }
 
-  function list(title, edges, end, side) {
+  function list(words, edges, end, side) {
     const section = document.createElement("div");
     const shown = edges.filter((e) => scene.values[e] !== 0).sort((a, b) => Math.abs(scene.values[b]) - Math.abs(scene.values[a])).slice(0, 25);
     const rest = edges.length - shown.length;
-    const heading = Object.assign(document.createElement("h3"), { textContent: title });
+    const heading = Object.assign(document.createElement("h3"), { textContent: words });
     if (state.view === "nodes" && !data.image) heading.style.color = `var(--${side === "source" ? "pin" : "edge"})`; // as the arrows
     section.append(heading);
     const items = document.createElement("ol");
@@ -273,8 +278,8 @@ function start(data) {
       const bar = document.createElement("i");
       bar.style.width = `${100 * strength(scene, e)}%`;
       const text = document.createElement("span");
-      text.textContent = data.label(side === "target" ? scene.graph.rows : scene.graph.columns, end[e]);
-      text.title = `${end[e]}: ${text.textContent}`;
+      text.textContent = label({ side, node: end[e] });
+      text.title = title({ side, node: end[e] });
       item.append(bar, text, Object.assign(document.createElement("span"), { textContent: weight(scene.values[e]) }));
       item.onclick = () => pin({ side, node: end[e] }, true);
       items.append(item);
@@ -307,7 +312,30 @@ function start(data) {
         by("lists").append(list("attended to by", data.edgesOfSource(graph, focus.node), graph.target, "target"));
     }
     by("facts").textContent = lines.join(" ");
+    legend(focus);
     canvas.setAttribute("aria-label", `${data.title}: ${state.view} of ${name(state.layer)}, ${state.head}. ${focus ? by("pinned").textContent : ""}`);
+  }
+
+  function legend(focus) {
+    const swatch = (background, words) => {
+      const square = Object.assign(document.createElement("i"), { className: "swatch" });
+      square.style.background = background;
+      const item = document.createElement("span");
+      item.append(square, words);
+      return item;
+    };
+    const [blue, orange] = ["var(--edge)", "var(--pin)"];
+    const arrows = focus ? [swatch(orange, "arrow from a node that it attends to"), swatch(blue, "arrow to a node that attends to it")] : [swatch(blue, "arrow from a source to the target that attends to it")];
+    const items = {
+      lines: [swatch(focus ? orange : blue, "line from a target (left) to a source (right) that it attends to")],
+      matrix: [swatch(blue, "row attends to column"), ...(scene.values.some((value) => value < 0) ? [swatch("var(--negative)", "negative weight")] : [])],
+      nodes: data.image ? [focus ? "bright: patches that the framed patch attends to" : swatch(blue, "attention that a patch receives, summed over all patches")] : arrows,
+    }[state.view];
+    items.push("darker: larger weight");
+    if (scene.forced) items.push("faint: the only source of a target, whose weight is always 1");
+    by("legend").replaceChildren(...items.map((item) => (typeof item === "string" ? Object.assign(document.createElement("span"), { textContent: item }) : item)));
+    by("classes").hidden = !data.classes;
+    if (data.classes) by("classes").replaceChildren("Predicted class:", ...data.classes.names.slice(0, 12).map((words, number) => swatch(CLASSES[number % CLASSES.length], words)));
   }
 
   // -------------------------------------------------------- thumbnails of all heads
@@ -375,15 +403,11 @@ function start(data) {
   }
   by("threshold").oninput = (event) => threshold(Number(event.target.value));
 
-  function theme(dark) {
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
-    by("theme").textContent = dark ? "Light" : "Dark";
+  const repaint = () => {
     state.colours = null;
     thumbnails();
     if (scene) choose(state.layer, state.head);
-  }
-  const isDark = () => document.documentElement.dataset.theme === "dark";
-  by("theme").onclick = () => theme(!isDark());
+  };
   by("help").onclick = () => {
     by("keys").hidden = !by("keys").hidden;
     by("help").setAttribute("aria-expanded", !by("keys").hidden);
@@ -434,12 +458,12 @@ function start(data) {
     0: () => place(VIEWS[state.view].fit(scene)),
     "[": () => threshold(state.threshold - 0.02),
     "]": () => threshold(state.threshold + 0.02),
-    t: () => theme(!isDark()),
+    t: () => by("theme").click(),
     "?": () => by("help").click(),
   };
   window.addEventListener("keydown", (event) => {
     const key = event.key === "=" ? "+" : event.key;
-    if (event.ctrlKey || event.metaKey || event.altKey || !(key in keys) || /^(INPUT|SELECT)$/.test(event.target.tagName)) return;
+    if (by("attention").hidden || event.ctrlKey || event.metaKey || event.altKey || !(key in keys) || /^(INPUT|SELECT)$/.test(event.target.tagName)) return;
     event.preventDefault();
     keys[key]();
   });
@@ -447,7 +471,7 @@ function start(data) {
   // ------------------------------------------------------------------------- start
 
   for (const note of data.notes) by("notes").append(Object.assign(document.createElement("p"), { textContent: note }));
-  theme(window.matchMedia("(prefers-color-scheme: dark)").matches);
+  thumbnails();
   const first = data.first ?? layers.find(usable);
   choose(first, data.heads(first).find((head) => data.has(first, head)));
   threshold(0);
@@ -464,10 +488,38 @@ function start(data) {
       place({ k, x: scene.width / 2 - k * x, y: scene.height / 2 - k * y });
     }
   }
+  return repaint;
+}
+
+function open(data) {
+  document.title = data.input ? `${data.answer}: ${data.input}` : data.title;
+  document.body.dataset.kind = data.kind;
+  by("title").textContent = by("title").title = data.input || data.title;
+  by("answer").textContent = data.answer;
+  let repaint = null;
+  const theme = (dark) => {
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    by("theme").textContent = dark ? "Light" : "Dark";
+    repaint?.();
+  };
+  by("theme").onclick = () => theme(document.documentElement.dataset.theme !== "dark");
+  theme(window.matchMedia("(prefers-color-scheme: dark)").matches);
+  const show = (tab) => {
+    for (const name of ["reasons", "attention"]) {
+      by(name).hidden = name !== tab;
+      by(`tab-${name}`).setAttribute("aria-selected", name === tab);
+    }
+    for (const name of ["svg", "png", "help"]) by(name).hidden = tab === "reasons";
+    if (tab === "attention") repaint ??= start(data);
+  };
+  by("tabs").hidden = !data.reasons;
+  for (const name of ["reasons", "attention"]) by(`tab-${name}`).onclick = () => show(name);
+  show(data.reasons ? "reasons" : "attention");
+  if (data.reasons) showReasons(data);
   document.body.dataset.ready = "true";
 }
 
-load(by("data").textContent).then(start).catch((error) => {
+load(by("data").textContent).then(open).catch((error) => {
   by("title").textContent = "The page cannot be shown";
   by("answer").textContent = `${error}. It needs a browser with DecompressionStream (2023 or later).`;
   console.error(error);

@@ -4,16 +4,27 @@
 // and `hit` (what is under the pointer). A scene holds the data, the choice, the size, the transform
 // and the colours.
 import { quadtree } from "d3-quadtree";
+import { bondLines, CLASSES } from "./reasons.js";
 
 const LEVELS = 8;
 const ROW = 24;
 const CROWD = 400; // lines of a drawing above which those of the lowest levels become a haze
 const FAINT = 2;
+const SECOND_HOP = 600; // most edges of the neighbours of a pinned node
 const [ACROSS, DOWN] = [2, 8]; // pixels of a cell of the haze
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const shorten = (text, count) => (text.length > count ? `${text.slice(0, count - 1)}…` : text);
+// The only source of a target has the weight 1, whatever the model has learned.
+export function forcedEdges(graph, values) {
+  const forced = new Uint8Array(values.length);
+  for (let i = 0; i < graph.targets; i++) {
+    const edge = graph.start[i];
+    if (graph.start[i + 1] - edge === 1 && Math.abs(values[edge] - 1) < 0.002) forced[edge] = 1;
+  }
+  return forced.includes(1) ? forced : null;
+}
 // 1 is the largest weight, or five times the mean if all weights are alike, which are then faint.
-export const strength = (scene, edge) => Math.abs(scene.values[edge]) / (scene.scale || 1);
+export const strength = (scene, edge) => (scene.forced?.[edge] ? 0.02 : Math.min(1, Math.abs(scene.values[edge]) / (scene.scale || 1)));
 
 // The strongest edges that pass the threshold and the test, at most `scene.limit`, by level.
 export function strongest(scene, test, first = 0, last = scene.graph.edges) {
@@ -357,20 +368,28 @@ const nodes = {
     if (data.image) this.image(scene, pen, at);
     if (data.bonds) {
       const [from, to] = [data.bondEnds ??= data.read(data.bonds)].flatMap((all) => [all.subarray(0, all.length / 2), all.subarray(all.length / 2)]);
-      const ends = Float32Array.from(from.length ? Array.from(from).flatMap((a, i) => [x(a), y(a), x(to[i]), y(to[i])]) : []);
-      pen.lines(ends, { colour: colours.line, width: clamp(radius * 0.5, 3, 8) });
+      const ends = Array.from(from).flatMap((a, i) => bondLines([x(a), y(a)], [x(to[i]), y(to[i])], data.orders?.[i] ?? 1, 2.2 * radius).flat());
+      pen.lines(ends, { colour: colours.line, width: clamp(radius * 0.2, 2, 4) });
     }
     const { to, by } = own(scene);
     const { focus } = scene;
-    if (data.image) scene.limit = Math.min(scene.limit, 250);
-    if (!focus || (!scene.pinned && !data.image)) {
+    if (data.image) {
+      scene.drawn = scene.passing = graph.edges;
+    } else if (!focus || !scene.pinned) {
       const levels = strongest(scene, (e) => graph.source[e] !== graph.target[e] && (inside(graph.source[e]) || inside(graph.target[e])));
       const count = scene.drawn;
-      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, focus ? 0.3 : data.image ? 0.6 : fade(count, 80)), arrows: count <= 1500 }));
+      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, focus ? 0.3 : fade(count, 80)), arrows: count <= 1500 }));
     } else {
-      scene.drawn = scene.passing = to.length + by.length;
+      // The edges of the neighbours, so that two hops are seen.
+      const near = new Set([...to.map((e) => graph.source[e]), ...by.map((e) => graph.target[e])]);
+      const mine = (e) => graph.source[e] === focus.node || graph.target[e] === focus.node;
+      scene.limit = Math.min(scene.limit, SECOND_HOP);
+      const levels = strongest(scene, (e) => graph.source[e] !== graph.target[e] && !mine(e) && (near.has(graph.source[e]) || near.has(graph.target[e])));
+      levels.forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.muted, ...look(level, 0.7, 0.3), arrows: false }));
+      scene.drawn += to.length + by.length;
+      scene.passing += to.length + by.length;
     }
-    if (!data.image || !focus) {
+    if (!data.image) {
       byLevel(scene, by).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.edge, ...look(level, 1, 0.4), arrows: true }));
       byLevel(scene, to).forEach((edges, level) => this.edges(scene, pen, edges, { x, y, radius, colour: colours.pin, ...look(level, 1, 0.4), arrows: true }));
     }
@@ -407,8 +426,17 @@ const nodes = {
     const [x0, x1, y0, y1] = [at.left + extent[0] * at.width, at.left + extent[1] * at.width, at.top + (1 - extent[3]) * at.height, at.top + (1 - extent[2]) * at.height];
     const box = [t.x + t.k * x0, t.y + t.k * y0, t.k * (x1 - x0), t.k * (y1 - y0)];
     pen.image(bitmap, ...box);
-    // Lines are seen on pictures of all colours if these are paler.
+    // Colours are seen on pictures of all colours if these are paler.
     if (!scene.focus) pen.rectangle(...box, { colour: scene.colours.back, alpha: 0.55 });
+  },
+  // The attention that each node receives; 1 is the largest, as in `strength`.
+  received(scene) {
+    const { graph, values } = scene;
+    const sum = new Float32Array(graph.sources);
+    for (let e = 0; e < graph.edges; e++) sum[graph.source[e]] += Math.abs(values[e]);
+    const mean = sum.reduce((total, value) => total + value, 0) / graph.sources;
+    const scale = Math.max(...sum, 3 * mean, 1e-9); // alike ones are faint
+    return sum.map((value) => value / scale);
   },
   nodes(scene, pen, { x, y, radius, inside, to, by }) {
     const { data, colours, graph, focus } = scene;
@@ -426,10 +454,11 @@ const nodes = {
         for (let i = 0; i < count; i++)
           pen.rectangle(x(i) - patch / 2, y(i) - tall / 2, patch + 0.5, tall + 0.5, { colour: colours.back, alpha: 0.85 * (1 - (linked.get(i)?.to ?? 0) / largest) });
       if (focus) pen.frame(x(focus.node) - patch / 2, y(focus.node) - tall / 2, patch, tall, { colour: colours.pin });
-      else for (let i = 0; i < count; i++) if (spacing > 12) pen.circle(x(i), y(i), 1.6, { fill: colours.edge });
+      else this.received(scene).forEach((fraction, i) => pen.rectangle(x(i) - patch / 2, y(i) - tall / 2, patch, tall, { colour: colours.edge, alpha: 0.85 * fraction }));
       if (scene.found) for (const i of scene.found) pen.frame(x(i) - patch / 2, y(i) - tall / 2, patch, tall, { colour: colours.edge });
       return;
     }
+    const numbers = data.classes && (data.classes.numbers ??= data.read(data.classes.of));
     const small = [];
     const last = focus && focus.node < count ? focus.node : count - 1; // the chosen node lies on top
     for (let k = 0; k < count; k++) {
@@ -444,8 +473,13 @@ const nodes = {
         pen.text(x(i), y(i), data.label(graph.rows, i), { colour: colours.ink, anchor: "middle", size: clamp(radius * 0.95, 9, 15), bold: mine });
         continue;
       }
-      if (radius < 2.2 && !mine && !link && !found) small.push(x(i), y(i));
-      else pen.circle(x(i), y(i), mine ? Math.max(radius, 5) + 1 : found ? Math.max(radius, 4) : Math.max(radius, link ? 3 : 0), { fill: mine || found ? colours.pin : (link?.colour ?? colours.node), alpha: faint ? 0.3 : 1, stroke: colours.back });
+      if (radius < 2.2 && !numbers && !mine && !link && !found) small.push(x(i), y(i));
+      else pen.circle(x(i), y(i), mine ? Math.max(radius, 5) + 1 : found ? Math.max(radius, 4) : Math.max(radius, link ? 3 : 0), {
+          fill: numbers && i < numbers.length ? CLASSES[numbers[i] % CLASSES.length] : mine || found ? colours.pin : (link?.colour ?? colours.node),
+          alpha: faint ? 0.3 : 1,
+          stroke: numbers && (mine || found) ? colours.pin : numbers && link ? link.colour : colours.back,
+          width: numbers && (mine || found || link) ? 2.5 : 1,
+        });
     }
     pen.dots(small, 2 * radius, { colour: colours.node, alpha: scene.pinned ? 0.3 : 0.8 });
     if (data.kind === "molecule") return;

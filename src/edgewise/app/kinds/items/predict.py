@@ -44,6 +44,9 @@ class Recommendations(Predictor):
         ids = [*self.users.ids, *self.items.ids]
         return lambda: model.embed(self.graph), self.graph, ids
 
+    def output_of(self, answer: str) -> int:
+        return self.items.number(answer)
+
     def columns(self) -> tuple[str, ...]:
         return (self.preprocessing.values["columns"][0],)
 

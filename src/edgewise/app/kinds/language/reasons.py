@@ -30,7 +30,8 @@ def explain_beginning(run: Any, value: Any, recording: Mapping[str, Any]) -> Exp
 def hidden_words(predictor: HiddenWords, value: Any, _: int) -> Iterator[Case]:
     """Yield the visible words as reasons for each masked word."""
     (tokens, masked), out, all_scores = output_rows(predictor, value)
-    member, labels = word_members(predictor.tokenizer, tokens.ids.flatten())
+    ids = tokens.ids.flatten()
+    member, labels = word_members(predictor.tokenizer, ids, visible=ids[masked].tolist())
     special = special_ids(predictor.tokenizer)
 
     def scores() -> Tensor:  # Special tokens are excluded, as in the answer.
@@ -57,6 +58,6 @@ def continuation(predictor: Continuations, value: Any, _: int) -> Iterator[Case]
 
     with torch.no_grad():
         best = int(scores()[0].argmax())
-    labels = [data.decode(predictor.tokenizer, token.reshape(1)) for token in ids]
-    answer = data.decode(predictor.tokenizer, torch.tensor([best]))
+    texts = [data.decode(predictor.tokenizer, t.reshape(1)) for t in (*ids, torch.tensor(best))]
+    *labels, answer = (text if text.strip() else "␣" for text in texts)
     yield Case(row_odds(scores, 0, best), torch.arange(len(ids)), labels, answer, last)

@@ -42,7 +42,11 @@ def explain_molecule(run: Any, value: Any, recording: Mapping[str, Any]) -> Expl
         "molecule",
         _atom_positions(molecule),
         answer,
-        details={"smiles": smiles, "bonds": [list(pair) for pair in bond_atoms(molecule)]},
+        details={
+            "smiles": smiles,
+            "bonds": [list(pair) for pair in bond_atoms(molecule)],
+            "orders": [bond.GetBondTypeAsDouble() for bond in molecule.GetBonds()],
+        },
     )
 
 

@@ -90,6 +90,10 @@ class NodeClasses(OnNodes):
 
     task = Classification
 
+    def details(self, value: Any) -> dict[str, Any]:  # noqa: ARG002
+        names = list(map(str, self.preprocessing.values["labels"]))
+        return {"classes": (names, self.all_outputs.argmax(-1).tolist())}
+
     @classmethod
     def serves(cls, recipe: Recipe) -> bool:
         known_task = type(recipe.task) in (Classification, Consistency)

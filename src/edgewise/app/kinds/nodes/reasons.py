@@ -200,4 +200,5 @@ def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
     positions = ranges(start, count)
     rows = torch.cat([count.new_zeros(1), count.cumsum(0)])
     shape = (len(nodes), x.shape[1])
-    return torch.sparse_csr_tensor(rows, x.col_indices()[positions], x.values()[positions], shape)
+    columns, values = x.col_indices()[positions], x.values()[positions]
+    return torch.sparse_csr_tensor(rows, columns, values, shape, check_invariants=False)

@@ -49,6 +49,9 @@ class Forecasts(Predictor):
     def node_labels(self, value: Any) -> tuple[list[str], int | None]:
         return steps_of(self.prepare(value), self.length), None
 
+    def details(self, value: Any) -> dict[str, Any]:
+        return {"values": self.prepare(value).values[-self.length :].tolist()}
+
     def default_inputs(self) -> list[Any]:
         return [self.training_series]
 

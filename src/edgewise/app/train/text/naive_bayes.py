@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.ragged import segment_index
 from edgewise.layers import Pool, TextClassifier, Tokens
+from edgewise.layers.sum_of_parts import SumOfParts
 
 SMOOTHING = 2.0
 """Count that is added to each n-gram in each class."""
@@ -17,7 +18,8 @@ MOST = 400_000
 """Maximum number of n-grams times classes. SST-2 has 87,000 n-grams in two classes."""
 BASE = 2**31  # More than the largest token id.
 NEAR_ZERO = 0.05
-"""Factors of the network below this one leave the predictions to naive Bayes."""
+"""Factors of the network and fractions of its part below this number leave the predictions to naive
+Bayes."""
 
 
 class NaiveBayes(nn.Module):
@@ -106,15 +108,17 @@ class CombinedClassifier(TextClassifier):
 
     def __init__(self, classifier: TextClassifier, naive_bayes: NaiveBayes) -> None:
         super().__init__(classifier.trunk, classifier.head)
-        self.naive_bayes = naive_bayes
+        self.naive_bayes, self.combine = naive_bayes, SumOfParts()
 
     def forward(self, tokens: Tokens) -> Tensor:
         logits = self.network(tokens)
         if self.training:
             return logits
-        naive_bayes_logits: Tensor = self.naive_bayes(tokens)
         scales = self.naive_bayes.scales
-        return scales[0] * logits + scales[1] * naive_bayes_logits
+        total: Tensor = self.combine(
+            {"network": scales[0] * logits, "naive Bayes": scales[1] * self.naive_bayes(tokens)}
+        )
+        return total
 
     def network(self, tokens: Tokens) -> Tensor:
         """Return logits ``[B, out_width]`` without naive Bayes."""

@@ -1,0 +1,305 @@
+// The first tab: the input, coloured by what each part of it does for and against the answer.
+
+const by = (id) => document.getElementById(id);
+const FEW = 60; // answers up to which each has a button, and words with a number below
+export const CLASSES = ["#009e73", "#cc79a7", "#e8d33f", "#56b4e9", "#8c6bb1", "#7f7f7f", "#a6761d", "#d55e00"];
+
+// The digits of `rounded` in edgewise/_utils/digits.py, with a sign.
+export function rounded(value, sign = "+") {
+  const plus = value >= 0 ? sign : "";
+  if (!value) return `${plus}${(0).toFixed(4)}`;
+  const exponent = Number(value.toExponential(3).split("e")[1]);
+  if (exponent >= -4 && Math.abs(value) < 1e15) return `${plus}${value.toFixed(Math.max(0, 3 - exponent))}`;
+  return `${plus}${value.toExponential(3).replace(/e([+-])(\d)$/, "e$10$2")}`;
+}
+
+function html(name, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+}
+
+function svg(name, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+const hint = (text) => svg("title", {}, document.createTextNode(text));
+const shorten = (text, count) => (text.length > count ? `${text.slice(0, count - 1)}…` : text);
+const colour = (effect) => `var(--${effect < 0 ? "against" : "for"})`;
+const picture = (width, height, label) => svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+
+// The parallel lines of a bond, each as x1, y1, x2, y2.
+export function bondLines([x1, y1], [x2, y2], order, unit) {
+  const length = Math.hypot(x2 - x1, y2 - y1) || 1;
+  const [nx, ny] = [(-(y2 - y1) / length) * unit * 0.16, ((x2 - x1) / length) * unit * 0.16];
+  const offsets = { 1: [0], 1.5: [-1, 1], 2: [-1, 1], 3: [-2, 0, 2] }[order] ?? [0];
+  return offsets.map((k) => [x1 + k * nx, y1 + k * ny, x2 + k * nx, y2 + k * ny]);
+}
+
+export function showReasons(data) {
+  const { reasons } = data;
+  const state = { answer: 0, method: 0, width: 0 };
+  const answer = () => reasons.answers[state.answer];
+  const method = () => answer().methods[Math.min(state.method, answer().methods.length - 1)];
+  const named = (index) => answer().labels[index];
+  const signed = () => !["attention", "rollout"].includes(method().name);
+
+  // Fractions of the largest effect, from -1 to 1.
+  function scaled() {
+    const { effects, edges } = method();
+    const largest = Math.max(...[...effects, ...edges.map(([, , value]) => value)].map(Math.abs), 1e-30);
+    return { of: (value) => value / largest, node: effects.map((value) => value / largest) };
+  }
+  const alpha = (fraction) => (0.7 * Math.sqrt(Math.abs(fraction))).toFixed(3);
+  const about = (index) => `${named(index)}: ${rounded(method().effects[index])}`;
+
+  // ------------------------------------------------------------------- the drawings
+
+  const drawings = {
+    words() {
+      const { node } = scaled();
+      const chips = answer().labels.map((label, index) => {
+        const own = answer().own.includes(index);
+        const chip = html("span", { className: own ? "word own" : "word", title: own ? "the explained word" : about(index) });
+        chip.append(html("span", { textContent: shorten(label, 24) }));
+        if (!own && node.length <= FEW) chip.append(html("small", { textContent: rounded(method().effects[index]) }));
+        if (!own) chip.style.background = `color-mix(in srgb, ${colour(node[index])} ${80 * alpha(node[index])}%, transparent)`;
+        const other = reasons.answers.findIndex((one) => one.own.length === 1 && one.own[0] === index);
+        if (!own && reasons.answers.length === answer().labels.length && other >= 0) chip.onclick = () => choose(other, state.method);
+        return chip;
+      });
+      return html("div", { className: "words" }, ...chips);
+    },
+    bars() {
+      const { node } = scaled();
+      const { values } = reasons;
+      const top = values ? 150 : 0;
+      const all = state.width;
+      const root = picture(all, top + 220, "effect of each part, in order");
+      const width = (all - 20) / node.length;
+      const x = (index) => 10 + (index + 0.5) * width;
+      if (values) {
+        const [low, high] = [Math.min(...values), Math.max(...values)];
+        const y = (value) => 140 - (115 * (value - low)) / (high - low || 1);
+        root.append(svg("polyline", { points: values.map((value, index) => `${x(index)},${y(value)}`).join(" "), class: "series" }));
+        values.forEach((value, index) => {
+          const dot = svg("circle", { cx: x(index), cy: y(value), r: Math.min(7, Math.max(2, width / 3)), fill: colour(node[index]), "fill-opacity": alpha(node[index]), class: "dot" }, hint(`${named(index)}: value ${rounded(value, "")}, effect ${rounded(method().effects[index])}`));
+          root.append(dot);
+        });
+        root.append(text(10, 12, `values from ${rounded(low, "")} to ${rounded(high, "")}`, "start"));
+      }
+      const base = top + 100;
+      root.append(svg("line", { x1: 10, x2: all - 10, y1: base, y2: base, class: "axis" }));
+      node.forEach((fraction, index) => {
+        const height = Math.max(1, 90 * Math.abs(fraction));
+        root.append(svg("rect", { x: x(index) - width * 0.4, y: fraction < 0 ? base : base - height, width: width * 0.8, height, fill: colour(fraction) }, hint(about(index))));
+      });
+      const last = node.length - 1;
+      for (const index of new Set(all > 700 ? [0, Math.round(last / 3), Math.round((2 * last) / 3), last] : [0, last])) root.append(text(x(index), top + 212, shorten(named(index), all > 700 ? 28 : 18), index === 0 ? "start" : index === last ? "end" : "middle"));
+      return root;
+    },
+    molecule() {
+      const { node, of } = scaled();
+      const { x, y, aspect } = data.points;
+      const height = Math.max(100, Math.min(480, (state.width - 60) / aspect));
+      const left = (state.width - height * aspect) / 2;
+      const at = Array.from(x, (value, index) => [left + value * height * aspect, 30 + (1 - y[index]) * height]);
+      const root = picture(state.width, height + 60, "molecule, atoms and bonds coloured by effect");
+      const ends = Array.from(data.read(data.bonds));
+      const count = ends.length / 2;
+      const bonds = new Set(ends.slice(0, count).flatMap((atom, bond) => [`${atom}-${ends[count + bond]}`, `${ends[count + bond]}-${atom}`]));
+      const length = count ? Math.hypot(at[ends[0]][0] - at[ends[count]][0], at[ends[0]][1] - at[ends[count]][1]) : 60;
+      const unit = Math.max(9, Math.min(26, length / 3.2));
+      for (const [first, second, value] of method().edges) {
+        if (!bonds.has(`${answer().members[first]}-${answer().members[second]}`)) continue; // attention between other atoms
+        const [[x1, y1], [x2, y2]] = [at[answer().members[first]], at[answer().members[second]]];
+        root.append(svg("line", { x1, y1, x2, y2, stroke: colour(value), "stroke-opacity": alpha(of(value)), "stroke-width": unit * 1.1, "stroke-linecap": "round" }, hint(`${named(first)}-${named(second)}: ${rounded(value)}`)));
+      }
+      for (let bond = 0; bond < count; bond++) {
+        const order = data.orders?.[bond] ?? 1;
+        bondLines(at[ends[bond]], at[ends[count + bond]], order, unit).forEach(([x1, y1, x2, y2], line) => root.append(svg("line", { x1, y1, x2, y2, class: order === 1.5 && line ? "bond aromatic" : "bond" })));
+      }
+      answer().members.forEach((atom, index) => {
+        const [cx, cy] = at[atom];
+        const own = answer().own.includes(index);
+        root.append(
+          svg("circle", { cx, cy, r: unit, class: own ? "atom own" : "atom" }),
+          svg("circle", { cx, cy, r: unit, fill: colour(node[index]), "fill-opacity": own ? 0 : alpha(node[index]) }, hint(own ? named(index) : about(index))),
+          text(cx, cy + unit * 0.3, named(index), "middle", unit * 0.8),
+        );
+      });
+      return root;
+    },
+    image() {
+      const { node } = scaled();
+      const { size, extent, patch } = data.image;
+      const bitmap = document.createElement("canvas");
+      [bitmap.width, bitmap.height] = size;
+      bitmap.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(data.read(data.image.place)), ...size), 0, 0);
+      const side = Math.min(420, state.width / 2 - 10, (500 * size[0]) / size[1]);
+      const tall = (side * size[1]) / size[0];
+      const root = picture(2 * side + 20, tall + 26, "image, and its patches coloured by effect");
+      root.style.maxWidth = `${2 * side + 20}px`;
+      const [wide, deep] = [extent[1] - extent[0], extent[3] - extent[2]];
+      const first = data.points.x.length - node.length; // after a class token
+      for (const x of [0, side + 20]) root.append(svg("image", { href: bitmap.toDataURL(), x, y: 0, width: side, height: tall, preserveAspectRatio: "none", style: "image-rendering:pixelated", opacity: x ? 0.25 : 1 }));
+      node.forEach((fraction, index) => {
+        const [px, py] = [data.points.x[first + index] - patch[0] / 2 - extent[0], extent[3] - data.points.y[first + index] - patch[1] / 2];
+        root.append(svg("rect", { x: side + 20 + (side * px) / wide, y: (tall * py) / deep, width: (side * patch[0]) / wide, height: (tall * patch[1]) / deep, fill: colour(fraction), "fill-opacity": alpha(fraction) }, hint(about(index))));
+      });
+      root.append(text(side / 2, tall + 20, "input", "middle"), text(1.5 * side + 20, tall + 20, "effect of each patch", "middle"));
+      return root;
+    },
+    graph() {
+      const { node, of } = scaled();
+      const at = places();
+      const root = picture(state.width, tallness(), "graph, nodes and edges coloured by effect");
+      for (const [first, second, value] of method().edges) {
+        const [[x1, y1], [x2, y2]] = [at[first], at[second]];
+        root.append(svg("line", { x1, y1, x2, y2, class: "edge" }));
+        root.append(svg("line", { x1, y1, x2, y2, stroke: colour(value), "stroke-opacity": alpha(of(value)), "stroke-width": 2 + 7 * Math.abs(of(value)) }, hint(`${named(first)}-${named(second)}: ${rounded(value)}`)));
+      }
+      const numbers = data.classes && (data.classes.numbers ??= data.read(data.classes.of));
+      answer().labels.forEach((label, index) => {
+        const [cx, cy] = at[index];
+        const own = answer().own.includes(index);
+        const number = numbers?.[data.sides[0].indexOf(label)];
+        const fill = number === undefined ? "var(--panel)" : CLASSES[number % CLASSES.length];
+        root.append(svg("circle", { cx, cy, r: own ? 17 : 12, fill, class: own ? "node own" : "node" }));
+        if (!own) root.append(svg("circle", { cx, cy, r: 15, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": 6 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
+        root.append(text(cx, cy + (own ? 34 : 30), shorten(label, 18), "middle", own ? 17 : 14, label));
+      });
+      return root;
+    },
+  };
+
+  function text(x, y, content, anchor, size = 14, full = content) {
+    return svg("text", { x, y, "text-anchor": anchor, "font-size": size }, document.createTextNode(content), hint(full));
+  }
+
+  const tallness = () => Math.max(300, Math.min(560, 0.62 * state.width));
+
+  // The explained node in the middle, its neighbours around it, and other nodes further out.
+  function places() {
+    const { labels, own, members } = answer();
+    const [middle, centre] = [state.width / 2, tallness() / 2 - 10];
+    const [reach, rise] = [middle - 50, centre - 35];
+    if (!own.length && data.points?.x.length >= labels.length)
+      return members.map((node) => [middle + reach * (2 * data.points.x[node] - 1), centre + rise * (1 - 2 * data.points.y[node])]);
+    const hop = labels.map((_, index) => (own.includes(index) ? 0 : 2));
+    for (const [a, b] of answer().methods[0].edges) {
+      if (own.includes(a) && hop[b]) hop[b] = 1;
+      if (own.includes(b) && hop[a]) hop[a] = 1;
+    }
+    const { effects, edges } = answer().methods[0];
+    const size = (index) => Math.max(Math.abs(effects[index]), ...edges.filter(([a, b]) => a === index || b === index).map(([, , value]) => Math.abs(value)), 0);
+    const at = [];
+    own.forEach((index, k) => (at[index] = own.length === 1 ? [middle, centre] : [middle + (k ? 0.18 : -0.18) * reach, centre]));
+    for (const ring of [1, 2]) {
+      const nodes = labels.map((_, index) => index).filter((index) => hop[index] === ring).sort((a, b) => size(b) - size(a));
+      const outer = !hop.includes(1) || ring === 2 ? 1 : hop.includes(2) ? 0.58 : 0.85;
+      nodes.forEach((index, k) => {
+        const angle = (2 * Math.PI * (k + 0.15 * ring)) / nodes.length - Math.PI / 2;
+        at[index] = [middle + reach * outer * Math.cos(angle), centre + rise * outer * Math.sin(angle)];
+      });
+    }
+    return at;
+  }
+
+  // ------------------------------------------------------------------ lists and choices
+
+  function list(title, rows, largest) {
+    const items = rows.map(([part, value]) => {
+      const bar = html("i");
+      bar.style.width = `${(100 * Math.abs(value)) / largest}%`;
+      bar.style.background = signed() ? colour(value) : "var(--edge)";
+      const item = html("li", { title: part }, bar, html("span", { textContent: part }), html("span", { textContent: rounded(value) }));
+      return item;
+    });
+    return html("section", {}, html("h3", { textContent: title }), items.length ? html("ol", {}, ...items) : html("p", { textContent: "none" }));
+  }
+
+  function lists() {
+    const { reasons: rows, omitted } = method();
+    const largest = Math.max(...rows.map(([, value]) => Math.abs(value)), 1e-30);
+    const [positive, negative] = [rows.filter(([, value]) => value >= 0), rows.filter(([, value]) => value < 0)];
+    const isClass = answer().probability !== null;
+    const name = shorten(answer().answer, 40);
+    by("evidence").replaceChildren(
+      ...(signed()
+        ? [
+            list(isClass ? `Evidence for ${name}` : "Raises the value", positive, largest),
+            list(isClass ? `Evidence against ${name}` : "Lowers the value", negative, largest),
+          ]
+        : [list(`Largest ${method().name}`, rows, largest)]),
+    );
+    const more = omitted ? ` ${omitted.toLocaleString("en")} parts with smaller effects are left out.` : "";
+    by("meaning").textContent = `${method().name}: ${method().meaning}.${more}`;
+  }
+
+  function parts() {
+    const bar = html("div", { className: "bar" });
+    const rows = answer().parts.map(([name, value, fraction], index) => {
+      const piece = html("i", { title: name });
+      piece.style.width = `${100 * fraction}%`;
+      piece.style.background = CLASSES[index];
+      bar.append(piece);
+      const swatch = html("i", { className: "swatch" });
+      swatch.style.background = CLASSES[index];
+      return html("span", {}, swatch, `${name} ${rounded(value)} (${Math.round(100 * fraction)} %)`);
+    });
+    by("parts").hidden = !rows.length;
+    by("parts").replaceChildren(html("b", { textContent: "Parts of this prediction" }), bar, ...rows);
+  }
+
+  function legend() {
+    const swatch = (background, words) => html("span", {}, Object.assign(html("i", { className: "swatch" }), { style: `background:${background}` }), words);
+    const isClass = answer().probability !== null;
+    const name = shorten(answer().answer, 24);
+    const items = signed()
+      ? [swatch("var(--for)", isClass ? `for ${name}` : "raises the value"), swatch("var(--against)", isClass ? `against ${name}` : "lowers the value"), "darker: larger effect"]
+      : [swatch("var(--for)", `darker: larger ${method().name}`)];
+    if (reasons.drawing === "graph" && data.classes) items.push(...data.classes.names.slice(0, 12).map((label, number) => swatch(CLASSES[number % CLASSES.length], shorten(label, 20))), "(predicted class)");
+    if (answer().own.length) items.push("framed: the explained part");
+    by("colours").replaceChildren(...items.map((item) => (typeof item === "string" ? html("span", { textContent: item }) : item)));
+  }
+
+  function choose(number, chosen) {
+    Object.assign(state, { answer: number, method: chosen });
+    for (const [index, button] of [...by("answers").querySelectorAll("button")].entries()) button.setAttribute("aria-pressed", index === number);
+    const { methods, recipe } = reasons.fidelity;
+    const options = answer().methods.map(({ name }, index) => {
+      const measured = methods[name] === undefined ? "" : `, fidelity ${methods[name].toFixed(3)}`;
+      return html("option", { value: index, textContent: `${name.replaceAll("_", " ")}${measured}` });
+    });
+    by("method").replaceChildren(...options);
+    by("method").value = Math.min(chosen, options.length - 1);
+    by("measured").textContent = recipe ? `Fidelity: fall of the prediction without the strongest fifth of the parts, minus its fall without all others; mean of 200 predictions of ${recipe} (random parts: ${(methods.random ?? 0).toFixed(3)}).` : "";
+    const chance = answer().probability;
+    by("verdict").textContent = reasons.answers.length > 1 ? `${answer().answer}${chance === null ? "" : `, probability ${rounded(chance, "")}`}` : "";
+    parts();
+    draw();
+    legend();
+    lists();
+  }
+
+  // Drawings have the width of the page, so that texts have their size.
+  function draw() {
+    state.width = Math.max(300, by("input").clientWidth);
+    by("input").replaceChildren(drawings[reasons.drawing]());
+  }
+  new ResizeObserver(() => by("input").clientWidth && by("input").clientWidth !== state.width && draw()).observe(by("input"));
+
+  const many = reasons.answers.length;
+  by("method").onchange = (event) => choose(state.answer, Number(event.target.value));
+  by("answers").hidden = many < 2;
+  if (many > FEW) {
+    const select = html("select", {}, ...reasons.answers.map((one, index) => html("option", { value: index, textContent: one.answer })));
+    select.onchange = () => choose(Number(select.value), state.method);
+    by("answers").append(select);
+  } else if (many > 1) by("answers").append(...reasons.answers.map((one, index) => html("button", { textContent: shorten(one.answer, 24), title: one.answer, onclick: () => choose(index, state.method) })));
+  choose(0, 0);
+}

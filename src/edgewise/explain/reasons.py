@@ -1,0 +1,126 @@
+"""Reasons for a prediction: the parts of the input with the largest effect, of both signs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+
+from edgewise._utils.digits import rounded
+from edgewise._utils.errors import ArgumentError
+from edgewise.explain.attribution import Case, Contributions, listed
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A part of the input, or of a hybrid model, and its contribution to an answer.
+
+    Attributes:
+        part: name of a member, such as a word, or of an edge, such as ``"C2-O3"``. Atoms count
+            from 1 in the order of the SMILES, so atom 0 of RDKit has the number 1.
+        contribution: decrease of the log-odds of the prediction without the part; for a property,
+            decrease of the property, in the unit of the property. Negative for evidence against
+            the prediction.
+    """
+
+    part: str
+    contribution: float
+
+    def __str__(self) -> str:
+        return f"{self.part} {rounded(self.contribution, '+')}"
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Reasons for one prediction, by decreasing absolute contribution.
+
+    Attributes:
+        answer: the prediction, or the explained part of it, such as the tag of a word.
+        method: method of :func:`edgewise.explain.contributions`.
+        meaning: description of the contributions.
+        parts: for a hybrid model, what each part of it adds to the score of the answer (see
+            :func:`edgewise.explain.parts.part_scores`).
+        case: the explained prediction.
+        scores: contributions of all members and edges.
+    """
+
+    input: str
+    answer: str
+    reasons: list[Reason]
+    method: str
+    meaning: str
+    parts: list[Reason] = field(default_factory=list)
+    case: Case = field(kw_only=True, repr=False, compare=False)
+    scores: Contributions = field(kw_only=True, repr=False, compare=False)
+
+    @property
+    def probability(self) -> float | None:
+        """Probability of the answer; None if it is a number."""
+        if not self.case.is_odds:
+            return None
+        with torch.no_grad():
+            return float(self.case.score().sum().sigmoid())
+
+    def __str__(self) -> str:
+        return f"{self.answer}: {', '.join(map(str, self.reasons))}"
+
+
+def attribution(
+    value: str, case: Case, scores: Contributions, top: int | None, parts: list[Reason]
+) -> Attribution:
+    """Return the attribution of an input, shown as ``value``, with ``top`` reasons or all.
+
+    Raises:
+        ArgumentError: a contribution is NaN or infinite.
+    """
+    if not all(x.isfinite().all() for x in (scores.members, scores.edges)):
+        raise ArgumentError(
+            "run",
+            expected="a model whose predictions without a part are finite numbers",
+            got="NaN or infinite effects of parts",
+            remedy="train again, for example with a smaller learning rate",
+        )
+    score = "log-odds of the prediction" if case.is_odds else "predicted value"
+    meaning = f"decrease of the {score} without the part"
+    if scores.method not in ("removed", "left_out"):
+        meaning = f"{scores.method.replace('_', ' ')} of the part"
+        if scores.method in ("attention", "rollout"):
+            meaning += ", summed over layers and heads"
+    reasons = reasons_of(case, scores)[:top]
+    return Attribution(
+        value, case.answer, reasons, scores.method, meaning, parts, case=case, scores=scores
+    )
+
+
+def reasons_of(case: Case, scores: Contributions) -> list[Reason]:
+    """Return the edges, if the case has ``by_edge``, or members by absolute contribution."""
+    reasons: list[Reason] = []
+    edges = list(zip(scores.pairs.T.tolist(), scores.edges.tolist(), strict=True))
+    if case.by_edge and case.whole_graph and case.own is not None:
+        explained = set(case.own.tolist())
+        incident = [
+            ((first, second) if first in explained else (second, first), value)
+            for (first, second), value in edges
+            if (first in explained) != (second in explained)
+        ]
+        degree = Counter(neighbour for (_, neighbour), _ in incident)
+        for (node, neighbour), value in incident:
+            name = case.labels[neighbour]
+            if degree[neighbour] > 1:  # A common neighbour of two nodes has two edges.
+                name = f"{case.labels[node]}-{name}"
+            reasons.append(Reason(name, value))
+    else:
+        members = {
+            member: float(scores.members[member])
+            for member in listed(case).nonzero()[:, 0].tolist()
+        }
+        reasons += [Reason(case.labels[member], value) for member, value in members.items()]
+        for ends, value in edges if case.by_edge else ():
+            # A node that acts on the answer through this edge alone is named instead of the edge.
+            same = (math.isclose(members.get(end, math.nan), value, rel_tol=1e-3) for end in ends)
+            if not any(same):
+                reasons.append(Reason("-".join(case.labels[end] for end in ends), value))
+    reasons = [reason for reason in reasons if reason.contribution != 0.0]
+    return sorted(reasons, key=lambda reason: -abs(reason.contribution))
