@@ -262,6 +262,11 @@ def record(
     for layer in keys or ():
         if isinstance(layer, str) and layer not in names:
             raise unknown_name("layers", layer, [name for name in names if name])
+    for name, chosen in (("heads", heads), ("targets", targets)):
+        if chosen is not None and not len(chosen):
+            raise ArgumentError(
+                name, expected="at least one index", got="none", remedy=f"omit {name} to record all"
+            )
     recorded = Recorded()
     recorder = _Recorder(recorded, keys, heads, targets, max_edges)
     with recorder.watching(module):
@@ -282,7 +287,7 @@ def _nothing_recorded(
         return ArgumentError(
             "layers",
             expected=f"layers that compute attention: {', '.join(seen)}",
-            got=", ".join(map(str, keys)),
+            got=", ".join(map(str, keys)) or "none",
             remedy="choose from the expected layers, or omit layers= to record all",
         )
     return ArgumentError(
@@ -290,8 +295,9 @@ def _nothing_recorded(
         expected="a model that is called within the block and computes attention with Edgewise",
         got=f"{type(module).__name__}, which computed no attention",
         remedy="call the model within the with block; a transformers model needs "
-        'attn_implementation="edgewise", a PyTorch Geometric model needs the layers of '
-        "edgewise.interop.pyg, and a compiled model must be passed uncompiled",
+        'attn_implementation="edgewise", or edgewise.interop.huggingface.load if it computes '
+        "attention itself (Longformer, BigBird, Reformer); a PyTorch Geometric model needs the "
+        "layers of edgewise.interop.pyg, and a compiled model must be passed uncompiled",
     )
 
 
@@ -398,9 +404,21 @@ class _Recorder(NamedInterceptor):
             self._parts[out] = merged, layer
         return out, total
 
+    def _check_nodes_are_tokens(self) -> None:
+        kind = type(self.module)
+        if "Swin" in kind.__name__ and kind.__module__.startswith("transformers."):
+            raise ArgumentError(
+                "model",
+                expected="a model whose layers attend over all tokens or patches of an input",
+                got=f"a layer {kind.__name__} of transformers, whose calls are of single windows",
+                remedy="convert the model with edgewise.interop.huggingface.load",
+            )
+
     def _record_call(
         self, call: AttentionCall, graph: Graph, kind: Kind
     ) -> tuple[LayerRecord, LayerRecord] | None:
+        self._check_nodes_are_tokens()
+
         def weights(chosen: Tensor | None) -> Tensor:
             return attention_weights(
                 call.query,
