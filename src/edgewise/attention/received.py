@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import is_dataclass, replace
 from typing import Any, Unpack
@@ -63,8 +63,7 @@ def attention_received(
     """
     call, graph = checked_call(query, key, key, graph, **options)
     call = replace(call.ungrouped(), dropout=0.0, edge_value=None)
-    tensors: list[Tensor] = []
-    _map_tensors(call, lambda x: tensors.append(x) or x)
+    tensors = list(_tensors(call))
     if torch.is_grad_enabled() and _has_parameters(call):
         raise ArgumentError(
             "score",
@@ -129,6 +128,15 @@ def _attend(call: AttentionCall, value: Tensor, graph: Graph, engine: str) -> Te
             normaliser=call.normaliser or "softmax",
             engine=engine,
         )
+
+
+def _tensors(term: Any) -> Iterator[Tensor]:
+    """Yield the floating-point tensors of a call or term, in the order of ``_map_tensors``."""
+    if isinstance(term, Tensor) and term.is_floating_point():
+        yield term
+    elif is_dataclass(term) and not isinstance(term, type):
+        for value in vars(term).values():
+            yield from _tensors(value)
 
 
 def _map_tensors(term: Any, function: Callable[[Tensor], Tensor]) -> Any:

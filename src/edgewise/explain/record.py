@@ -453,8 +453,8 @@ class _Recorder(NamedInterceptor):
         with torch.no_grad(), without_interception():
             chosen = self._chosen_edges(module, graph, torch.Size(batch).numel(), nodes)
             values = weights(chosen).detach()
-            by_head = nodes is not None and nodes.head is not None
-            heads = self.head_numbers(nodes.heads if by_head else values.shape[-1])
+            by_head = nodes if nodes is not None and nodes.head is not None else None
+            heads = self.head_numbers(values.shape[-1] if by_head is None else by_head.heads)
             is_cross = self._is_cross()
             call = LayerRecord(module, graph, values, heads, chosen, kind, module, is_cross, nodes)
             layer = self._selected(call if nodes is None else _on_tokens([call]))
@@ -595,10 +595,10 @@ def _on_tokens(
         weights = call.weights.index_select(-2, rows)
         if fractions is not None:
             weights = weights * fractions[number].index_select(-2, target)
-        by_head = call.nodes is not None and call.nodes.head is not None
+        of_nodes = None if call.nodes is None else call.nodes.head
         head = torch.arange(num_heads, device=target.device)
-        if by_head:
-            head = call.nodes.head.to(target.device)[target][:, None]
+        if of_nodes is not None:
+            head = of_nodes.to(target.device)[target][:, None]
         column = torch.searchsorted(recorded, call_keys)[:, None] * num_heads + head
         weights = weights.expand(*batch, *weights.shape[-2:]).flatten(-2).to(merged)
         merged.index_add_(-1, column.flatten(), weights)
