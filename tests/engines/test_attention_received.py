@@ -179,3 +179,27 @@ def test_the_memory_does_not_depend_on_the_number_of_edges() -> None:
     )
     # In kB per token; weights of all edges would take 32.
     assert float(done.stdout) < 2
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_values_of_width_1(name: str, dropout: float) -> None:
+    """The kernels of ``tiles`` add values of width 1 without a matrix product."""
+    graph = GRAPHS[name]
+    graph = graphs.batch(graphs.complete(), [100, 60]) if name == "blocks" else graph.bind(160)
+    inputs = [nodes(torch.double, 160, 2, width).requires_grad_() for width in (5, 5, 1)]
+    results = []
+    for engine in ("tiles", "reference"):
+        torch.manual_seed(3)
+        out = ew.attend(*inputs, graph, dropout=dropout, engine=engine)
+        of_all = torch.autograd.grad(out.square().sum(), inputs, retain_graph=True)
+        of_values = torch.autograd.grad(out.square().sum(), inputs[2])
+        results.append([out, *of_all, *of_values])
+    for result, expected in zip(*results, strict=True):
+        torch.testing.assert_close(result, expected)
+    value = inputs[2].detach().clone()
+    value[50] = torch.nan
+    out = ew.attend(*inputs[:2], value, graph, engine="tiles")
+    reads = torch.zeros(160, dtype=torch.bool)
+    reads[graph.target[graph.source == 50]] = True
+    assert torch.equal(out.isnan().any(-1).any(-1), reads)

@@ -13,6 +13,7 @@ struct TilesBackward : Tiles {
   A* grads;                // [kBlock, kTile]: gradient of the scores.
   A* grad_key;             // [kTile, Dp]
   A* grad_value;           // [kTile, Vp]
+  A* column_sum;           // [kTile]: gradient of values of width 1.
   A* grad_query;           // [group_heads, targets of the chunk, Dp]
   A* delta;                // [group_heads, targets of the chunk]: grad . out minus the gradient of
                            // the log-sum-exp.
@@ -35,6 +36,7 @@ struct TilesBackward : Tiles {
       to.place(key, kTile * Dp), to.place(value_t, Dv * kTile);
       to.place(grad, kBlock * Vp), to.place(grads, kBlock * kTile);
       to.place(grad_key, kTile * Dp), to.place(grad_value, kTile * Vp);
+      to.place(column_sum, kTile);
       to.place(grad_query, group_heads * most_rows * Dp);
       to.place(delta, group_heads * most_rows);
       to.place(reads, kBlock / kGroup);
@@ -82,6 +84,7 @@ struct TilesBackward : Tiles {
     if (a.grad_query.data) finite_key = pack(key, Dp, sources(a.key, b, hk, columns, D), 1);
     zero(grad_key, i64(kTile) * Dp);
     zero(grad_value, i64(kTile) * Vp);
+    zero(column_sum, kTile);
     for (i32 u = v.use_begin; u < v.use_end;) {
       const i32 block = a.piece[a.use[u]].block;
       portions = 0;
@@ -98,6 +101,7 @@ struct TilesBackward : Tiles {
       block_of(b, hk, first_row, block, columns);
     }
     const int width = D + Dv;
+    for (int j = 0; Dv == 1 && j < columns; ++j) grad_value[j * Vp] += column_sum[j];
     for (int j = 0; j < columns; ++j) {
       A *const of_key = grad_key + j * Dp, *const of_value = grad_value + j * Vp;
       if (v.slot >= 0) {
@@ -135,6 +139,10 @@ struct TilesBackward : Tiles {
         pack(grad + in.begin * Vp, Vp, targets(a.grad_out, b, h, some, rest, Dv), 1);
     for (int g = in.begin; g < in.end; g += kGroup)
       group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, first_row, reads[g / kGroup]);
+    const bool sums = Dv == 1 && finite_grad;
+    for (int g = in.begin; sums && g < in.end; g += kGroup)
+      add_columns(g, n - g < kGroup ? n - g : kGroup, reads[g / kGroup]);
+    if (sums && !a.grad_key.data) return;
     for (int j = 0; j < columns; j += kGroup) {
       const auto reads_some = [&](int g) {
         return reads[g / kGroup].any.template of<kGroup>(j) != 0;
@@ -147,11 +155,25 @@ struct TilesBackward : Tiles {
         const auto holds = [&](int r, int k) {
           return reads[(g + k) / kGroup].holds((g + k) % kGroup, j + r);
         };
-        add_product(TileColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
-                    {grad_value + j * Vp, Vp}, Vp, depth, finite_grad, holds);
+        if (!sums)
+          add_product(TileColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
+                      {grad_value + j * Vp, Vp}, Vp, depth, finite_grad, holds);
         if (a.grad_key.data)
           add_product(TileColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
                       {grad_key + j * Dp, Dp}, Dp, depth, finite_query, holds);
+      }
+    }
+  }
+
+  // Adds the rows of a group, times their gradients of width 1, to `column_sum`.
+  EW_INLINE void add_columns(int g, int count, const Reads& read) {
+    for (int i = 0; i < read.spans; ++i) {
+      const Range wide = read.span[i].whole();
+      for (int j = wide.begin; j < wide.end; j += kWidth) {
+        Vector sum = load<kWidth>(column_sum + j);
+        for (int r = g; r < g + count; ++r)
+          sum += load<kWidth>(weights + r * kTile + j) * splat<A, kWidth>(grad[r * Vp]);
+        store<kWidth>(column_sum + j, sum);
       }
     }
   }
