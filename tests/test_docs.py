@@ -188,6 +188,12 @@ def checkpoints(folder: Path) -> None:
     numbers = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     bert = transformers.BertConfig(vocab_size=30522, intermediate_size=8, **numbers)
     transformers.BertForMaskedLM(bert).save_pretrained(folder / "bert-base-uncased")
+    classifier = "distilbert-base-uncased-finetuned-sst-2-english"
+    transformers.BertForSequenceClassification(bert).save_pretrained(folder / classifier)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "film", "to", "fall", "in", "love"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"))
+    tokenizer.save_pretrained(folder / classifier)
     gpt2 = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=2)
     transformers.GPT2LMHeadModel(gpt2).save_pretrained(folder / "gpt2")
     t5 = transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)

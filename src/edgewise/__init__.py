@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from edgewise.attention.biases import OffsetBias, Offsets, Projected, TableBias
     from edgewise.attention.normalisers import Entmax
+    from edgewise.attention.received import attention_received
     from edgewise.attention.scores import Additive, Dot
     from edgewise.attention.steps import attention_weights, edge_scores, edge_softmax
     from edgewise.engines.merge import merge_attention
@@ -46,6 +47,7 @@ __all__ = [
     "aggregate",
     "attend",
     "attend_with_lse",
+    "attention_received",
     "attention_weights",
     "decoding",
     "edge_scores",
@@ -78,6 +80,7 @@ _HOMES = {
     "aggregate": "attention.attend",
     "attend": "attention.attend",
     "attend_with_lse": "attention.attend",
+    "attention_received": "attention.received",
     "attention_weights": "attention.steps",
     "edge_scores": "attention.steps",
     "edge_softmax": "attention.steps",

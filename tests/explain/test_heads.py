@@ -21,7 +21,14 @@ from edgewise.interop import huggingface
 from edgewise.layers import MultiHeadAttention
 from tests.errors import case, refused
 from tests.explain import small_runs
-from tests.explain.test_record import UNRECORDED, call, tensors
+from tests.explain.test_record import (
+    SPARSE,
+    TOKENS,
+    UNRECORDED,
+    call,
+    sparse_model,
+    tensors,
+)
 
 
 def largest(first: Any, second: Any) -> float:
@@ -244,6 +251,39 @@ def test_importance_is_the_derivative_by_the_mask() -> None:
     gains = explain.importance(model, batches, loss, by="gain")
     assert all(bool((value > 0).all()) for value in gains.values())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_heads_of_sparse_models_are_heads(name: str) -> None:
+    model, ids = sparse_model(name), torch.arange(TOKENS)[None] % 11
+
+    def loss(model: nn.Module, ids: Tensor) -> Tensor:
+        return model(ids).square().sum()
+
+    found = explain.importance(model, [ids], loss)
+    gains = explain.importance(model, [ids], loss, by="gain")
+    left = explain.importance(model, [ids], loss, by="leaving_out")
+    assert {len(values) for values in (*found.values(), *gains.values(), *left.values())} == {3}
+    assert len(found) == len(gains) == len(left) == 2
+    assert all(bool((value > 0).all()) for value in gains.values())
+    full = float(loss(model, ids).detach())
+    for layer in found:
+        output: Any = model.get_submodule(layer).output
+        for head in range(3):
+            columns = slice(head * 16, (head + 1) * 16)
+            weight, ends = output.weight.detach().clone(), []
+            for factor in (1 + 1e-6, 1 - 1e-6, 0.0):
+                with torch.no_grad():
+                    output.weight[:, columns] *= factor
+                    ends.append(float(loss(model, ids)))
+                    output.weight.copy_(weight)
+            slope = abs(ends[0] - ends[1]) / 2e-6
+            assert float(found[layer][head]) == pytest.approx(slope, rel=1e-3, abs=1e-5)
+            assert float(left[layer][head]) == pytest.approx(ends[2] - full, rel=1e-6)
+            with torch.no_grad(), explain.masked_heads(model, {layer: [head]}):
+                assert float(loss(model, ids)) == pytest.approx(ends[2], rel=1e-9)
+    with refused("model", expected="can be removed", got="no such layer", remedy="Transformer"):
+        explain.prune(model, {0: [1]})
 
 
 def test_gain_is_the_gradient_of_every_edge() -> None:

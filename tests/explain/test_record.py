@@ -173,6 +173,91 @@ def test_bigbird_is_recorded_whole() -> None:
         assert_sums_are_one(layer.graph, layer.weights)
 
 
+TOKENS = 12
+SPARSE = {
+    "longformer": {"radius": 1},
+    "longformer_many_hubs": {"radius": 1, "hubs": tuple(range(11))},
+    "bigbird": {"block": 1, "random_blocks": 1},
+    "reformer": {"chunk": 4, "local_chunk": 4, "num_hashes": 2, "max_length": TOKENS},
+}
+"""Arguments of models whose calls of ``attend`` are not over tokens and heads alone."""
+
+
+def sparse_model(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    options: Any = {"width": 48, "depth": 2, "heads": 3, "head_width": 16, "ffn_dim": 8}
+    if name != "reformer":
+        del options["head_width"]
+    make = getattr(models, name.partition("_")[0])
+    model = make(11, **options, **SPARSE[name]).double().eval()
+    for parameter in model.parameters():  # far from equal weights
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def values_of(module: Any, x: Tensor, hubs: tuple[int, ...]) -> Tensor:
+    """The values ``[N_dst, N_src, H, D]`` of an attention layer; those of hubs differ."""
+    if hasattr(module, "value"):
+        value = module.value(x)
+    else:
+        value = module.qkv(x)[..., -module.output.in_features :]
+    value = value.unflatten(-1, (module.heads, -1))
+    by_target = value.expand(len(value), *value.shape).clone()
+    for hub in hubs:
+        by_target[hub] = module.hub_value(x).unflatten(-1, (module.heads, -1))
+    return by_target
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_weights_over_tokens_give_the_outputs_of_heads(name: str) -> None:
+    model, ids = sparse_model(name), torch.arange(TOKENS)[None] % 11
+    modules = dict(model.named_modules())
+    inputs: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
+    with torch.no_grad(), explain.record(model) as recorded:
+        for layer in [m for m in modules if hasattr(modules[m], "output") and "attention" in m]:
+            module: Any = modules[layer]
+            module.register_forward_pre_hook(
+                lambda _, args, layer=layer: inputs.update({layer: args[0].reshape(-1, 48)})
+            )
+            module.output.register_forward_pre_hook(
+                lambda _, args, layer=layer: outputs.update({layer: args[0].reshape(TOKENS, 3, -1)})
+            )
+        model(ids)
+    assert len(recorded) == len(outputs) == 2
+    hubs = tuple(getattr(model.backbone, "hubs", ()))
+    for record in recorded:
+        value = values_of(modules[record.name], inputs[record.name], hubs)
+        assert (record.kind, record.heads) == ("attention", [0, 1, 2])
+        assert (record.graph.num_targets, record.graph.num_sources) == (TOKENS, TOKENS)
+        weights = torch.zeros(TOKENS, TOKENS, 3, dtype=torch.double)
+        source, target = record.edge_index
+        weights[target, source] = record.weights.reshape(-1, 3)
+        torch.testing.assert_close(weights.sum(1), torch.ones_like(weights[:, 0]))
+        expected = outputs[record.name]  # 16 features determine the weights of 12 sources
+        torch.testing.assert_close(torch.einsum("tsh,tshd->thd", weights, value), expected)
+    assert recorded.rollout().shape[-2:] == (TOKENS, TOKENS)
+    with torch.no_grad(), explain.record(model, heads=[2], targets=[0, 5]) as some:
+        model(ids)
+    for record, every in zip(some, recorded, strict=True):
+        assert record.edge_index[1].unique().tolist() == [0, 5]
+        torch.testing.assert_close(record.weights, every.weights[..., record.edges, 2:])
+        assert record.left_out == every.graph.num_edges - record.weights.shape[-2]
+
+
+def test_windows_of_swin_are_recorded_over_patches_in_raster_order() -> None:
+    torch.manual_seed(0)
+    model = models.swin(8, 3, 5, patch=2, width=8, depths=(2,), heads=(2,), window=2).eval()
+    with explain.record(model) as recorded:
+        model(torch.randn(1, 3, 8, 8))
+    windows = [set(), set()]
+    for layer, neighbours in zip(recorded, windows, strict=True):
+        assert layer.graph.num_targets == 16
+        source, target = layer.edge_index
+        neighbours.update(source[target == 5].tolist())
+    assert windows == [{0, 1, 4, 5}, {5, 6, 9, 10}]  # the second layer shifts windows by (1, 1)
+
+
 def test_weights_that_are_applied_several_times_are_one_layer() -> None:
     model = models.magna(5, 3, width=8, depth=2, heads=2, hops=4).eval()
     with explain.record(model) as recorded:

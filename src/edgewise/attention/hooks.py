@@ -8,8 +8,9 @@ In compiled code (``torch.compile``), interceptors have no effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +24,9 @@ class Interceptor:
     that passes them through outer interceptors. While it runs, its interceptor is disabled, so it
     may call :func:`edgewise.attend`.
     """
+
+    changes_heads = False
+    """Whether the outputs of calls must be those of heads, even if a model has a faster way."""
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
         """Return the output of attention ``[..., N_dst, H, Dv]``."""
@@ -52,8 +56,52 @@ class Interceptor:
         return compute(outputs)
 
 
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Tokens and heads that the nodes of an attention call stand for.
+
+    Attributes:
+        sizes: numbers of target tokens and of source tokens.
+        target, source: token of each target ``[N_dst]`` and of each source ``[N_src]``; by default
+            its index.
+        head: head of each target ``[N_dst]``, of ``heads`` heads; ``None`` if the heads are those
+            of the call.
+        unused: mask ``[N_dst]`` of targets whose outputs the model replaces.
+    """
+
+    sizes: tuple[int, int]
+    target: Tensor | None = None
+    source: Tensor | None = None
+    head: Tensor | None = None
+    heads: int = 1
+    unused: Tensor | None = None
+
+    @classmethod
+    def of_heads(cls, heads: int, count: int, device: torch.device) -> Nodes:
+        """Describe ``heads * count`` nodes: ``count`` tokens of the first head, and so on."""
+        head, token = torch.cartesian_prod(torch.arange(heads), torch.arange(count)).to(device).T
+        return cls((count, count), token, token, head, heads)
+
+    def __getitem__(self, nodes: tuple[Tensor, Tensor]) -> Nodes:
+        """Describe some of the targets and of the sources, as nodes of another call."""
+        target, source = nodes
+        head = None if self.head is None else self.head[target]
+        targets, sources = self.target_tokens(target), self.source_tokens(source)
+        return Nodes(self.sizes, targets, sources, head, self.heads)
+
+    def target_tokens(self, nodes: Tensor) -> Tensor:
+        """Return the tokens of some targets of the call."""
+        return nodes if self.target is None else self.target.to(nodes.device)[nodes]
+
+    def source_tokens(self, nodes: Tensor) -> Tensor:
+        """Return the tokens of some sources of the call."""
+        return nodes if self.source is None else self.source.to(nodes.device)[nodes]
+
+
 ACTIVE: ContextVar[tuple[Interceptor, ...]] = ContextVar("interceptors", default=())
 """Active interceptors, outermost first."""
+NODES: ContextVar[Nodes | None] = ContextVar("nodes", default=None)
+"""Description of the nodes of the running call; ``None`` if they are tokens."""
 
 
 @contextmanager
@@ -74,6 +122,25 @@ def without_interception() -> Iterator[None]:
         yield
     finally:
         ACTIVE.reset(token)
+
+
+def nodes_are(describe: Callable[[], Nodes]) -> AbstractContextManager[None]:
+    """Describe the nodes of the calls in the ``with`` block to interceptors, if there are any."""
+    return _described(describe()) if is_intercepted() else nullcontext()
+
+
+@contextmanager
+def _described(nodes: Nodes) -> Iterator[None]:
+    token = NODES.set(nodes)
+    try:
+        yield
+    finally:
+        NODES.reset(token)
+
+
+def head_outputs_are_changed() -> bool:
+    """Return whether an interceptor needs the outputs of heads, not parts of their computation."""
+    return is_intercepted() and any(active.changes_heads for active in ACTIVE.get())
 
 
 def is_intercepted() -> bool:

@@ -111,8 +111,8 @@ typedef struct {
   double slope;
   uint64_t seed;
   double dropout;
-  int64_t first_edge;  // for dropout: number of edge 0 in the whole graph
-  const ew_side* by_target;
+  int64_t first_edge;        // for dropout: number of edge 0 in the whole graph
+  const ew_side* by_target;  // null in a backward pass: only gradients of the values
   const ew_side* by_source;  // null: no gradient of key or value
   ew_nodes query;
   ew_nodes key;

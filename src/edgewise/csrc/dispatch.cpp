@@ -77,10 +77,10 @@ EW_EXPORT int32_t ew_tiles_grad(const ew_tiles_args* args) {
   return k && ew::tiles_grad_fit(*args) ? k->tiles_grad(args) : EW_BAD_ARGUMENT;
 }
 
-// Runs the backward pass over targets, and then over sources if edges sorted by source are given.
+// Runs the backward pass over targets, if their edges are given, and then over sources, likewise.
 EW_EXPORT int32_t ew_attend_grad(const ew_attend_args* args) {
   const ew::Kernels* k = args->size == sizeof(ew_attend_args) ? kernels(args->dtype) : nullptr;
   if (!k) return EW_BAD_ARGUMENT;
-  const int32_t status = k->attend_grad_rows(args);
+  const int32_t status = args->by_target ? k->attend_grad_rows(args) : EW_OK;
   return status || !args->by_source ? status : k->attend_grad_columns(args);
 }

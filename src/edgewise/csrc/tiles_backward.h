@@ -13,6 +13,7 @@ struct TilesBackward : Tiles {
   A* grads;                // [kBlock, kTile]: gradient of the scores.
   A* grad_key;             // [kTile, Dp]
   A* grad_value;           // [kTile, Vp]
+  A* column_sum;           // [kTile]: gradient of values of width 1.
   A* grad_query;           // [group_heads, targets of the chunk, Dp]
   A* delta;                // [group_heads, targets of the chunk]: grad . out minus the gradient of
                            // the log-sum-exp.
@@ -20,8 +21,10 @@ struct TilesBackward : Tiles {
   i64 most_rows = 0;       // Largest number of targets in a chunk, plus a group.
   i64 chunk_at = 0;        // Index of the current chunk.
   bool finite_key = true;  // Whether all keys of the current tile are finite.
+  const bool of_scores;    // Whether gradients of the scores are needed, not only of the values.
 
-  EW_COLD explicit TilesBackward(const ew_tiles_args& args) : Tiles(args) {}
+  EW_COLD explicit TilesBackward(const ew_tiles_args& args)
+      : Tiles(args), of_scores(args.grad_query.data || args.grad_key.data || args.bias.grad) {}
   EW_COLD bool prepare() {
     for (i64 c = 0; c < a.chunks; ++c) {
       const i64 count = a.block[a.chunk[c].block_end] - a.block[a.chunk[c].block_begin];
@@ -33,6 +36,7 @@ struct TilesBackward : Tiles {
       to.place(key, kTile * Dp), to.place(value_t, Dv * kTile);
       to.place(grad, kBlock * Vp), to.place(grads, kBlock * kTile);
       to.place(grad_key, kTile * Dp), to.place(grad_value, kTile * Vp);
+      to.place(column_sum, kTile);
       to.place(grad_query, group_heads * most_rows * Dp);
       to.place(delta, group_heads * most_rows);
       to.place(reads, kBlock / kGroup);
@@ -45,7 +49,7 @@ struct TilesBackward : Tiles {
     const ew_tiles_chunk& chunk = a.chunk[c];
     chunk_at = c;
     const int first_row = a.block[chunk.block_begin], last_row = a.block[chunk.block_end];
-    zero(grad_query, group_heads * most_rows * Dp);
+    if (a.grad_query.data) zero(grad_query, group_heads * most_rows * Dp);
     const A* const grad_lse = static_cast<const A*>(a.grad_lse);
     for (int q = 0; q < group_heads; ++q)
       for (int i = first_row, h = hk * group_heads + q; i < last_row; ++i) {
@@ -76,10 +80,11 @@ struct TilesBackward : Tiles {
     portions = 1, portion[0] = {nullptr, first, 0, columns};
     list_sources();
     pack_transposed(key_t, sources(a.key, b, hk, columns, D));
-    pack_transposed(value_t, sources(a.value, b, hk, columns, Dv));
-    finite_key = pack(key, Dp, sources(a.key, b, hk, columns, D), 1);
+    if (of_scores) pack_transposed(value_t, sources(a.value, b, hk, columns, Dv));
+    if (a.grad_query.data) finite_key = pack(key, Dp, sources(a.key, b, hk, columns, D), 1);
     zero(grad_key, i64(kTile) * Dp);
     zero(grad_value, i64(kTile) * Vp);
+    zero(column_sum, kTile);
     for (i32 u = v.use_begin; u < v.use_end;) {
       const i32 block = a.piece[a.use[u]].block;
       portions = 0;
@@ -96,6 +101,7 @@ struct TilesBackward : Tiles {
       block_of(b, hk, first_row, block, columns);
     }
     const int width = D + Dv;
+    for (int j = 0; Dv == 1 && j < columns; ++j) grad_value[j * Vp] += column_sum[j];
     for (int j = 0; j < columns; ++j) {
       A *const of_key = grad_key + j * Dp, *const of_value = grad_value + j * Vp;
       if (v.slot >= 0) {
@@ -133,6 +139,10 @@ struct TilesBackward : Tiles {
         pack(grad + in.begin * Vp, Vp, targets(a.grad_out, b, h, some, rest, Dv), 1);
     for (int g = in.begin; g < in.end; g += kGroup)
       group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, first_row, reads[g / kGroup]);
+    const bool sums = Dv == 1 && finite_grad;
+    for (int g = in.begin; sums && g < in.end; g += kGroup)
+      add_columns(g, n - g < kGroup ? n - g : kGroup, reads[g / kGroup]);
+    if (sums && !a.grad_key.data) return;
     for (int j = 0; j < columns; j += kGroup) {
       const auto reads_some = [&](int g) {
         return reads[g / kGroup].any.template of<kGroup>(j) != 0;
@@ -145,16 +155,31 @@ struct TilesBackward : Tiles {
         const auto holds = [&](int r, int k) {
           return reads[(g + k) / kGroup].holds((g + k) % kGroup, j + r);
         };
-        add_product(TileColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
-                    {grad_value + j * Vp, Vp}, Vp, depth, finite_grad, holds);
-        add_product(TileColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
-                    {grad_key + j * Dp, Dp}, Dp, depth, finite_query, holds);
+        if (!sums)
+          add_product(TileColumns{weights + g * kTile + j}, {grad + g * Vp, Vp},
+                      {grad_value + j * Vp, Vp}, Vp, depth, finite_grad, holds);
+        if (a.grad_key.data)
+          add_product(TileColumns{grads + g * kTile + j}, {query + g * Dp, Dp},
+                      {grad_key + j * Dp, Dp}, Dp, depth, finite_query, holds);
       }
     }
   }
 
-  // Computes the weights after dropout and the gradients of the scores for a group of rows; both are
-  // 0 for pairs that are not edges. Adds to the gradients of bias and query.
+  // Adds the rows of a group, times their gradients of width 1, to `column_sum`.
+  EW_INLINE void add_columns(int g, int count, const Reads& read) {
+    for (int i = 0; i < read.spans; ++i) {
+      const Range wide = read.span[i].whole();
+      for (int j = wide.begin; j < wide.end; j += kWidth) {
+        Vector sum = load<kWidth>(column_sum + j);
+        for (int r = g; r < g + count; ++r)
+          sum += load<kWidth>(weights + r * kTile + j) * splat<A, kWidth>(grad[r * Vp]);
+        store<kWidth>(column_sum + j, sum);
+      }
+    }
+  }
+
+  // Computes the weights after dropout and, if needed, the gradients of the scores for a group of
+  // rows; both are 0 for pairs that are not edges. Adds to the gradients of bias and query.
   EW_OUTLINE void group(i64 b, int h, int begin, int g, int count, int first_row,
                         const Reads& read) {
     A *const s = weights + g * kTile, *const ds = grads + g * kTile;
@@ -163,8 +188,9 @@ struct TilesBackward : Tiles {
       const int columns = wide.end - wide.begin;
       product<false>(Rows{query + g * Dp, Dp}, {key_t + wide.begin, kTile}, {s + wide.begin, kTile},
                      columns, D);
-      product<false>(Rows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile},
-                     {ds + wide.begin, kTile}, columns, Dv);
+      if (of_scores)
+        product<false>(Rows{grad + g * Vp, Vp}, {value_t + wide.begin, kTile},
+                       {ds + wide.begin, kTile}, columns, Dv);
     }
     if (a.bias.data) add_bias(b, h, begin + g, count, read, s);
     const Mask kept = mask(b, h);
@@ -179,7 +205,7 @@ struct TilesBackward : Tiles {
         for (int j = wide.begin; j < wide.end; j += kWidth) {
           A *const to_weight = s + r * kTile + j, *const to_grad = ds + r * kTile + j;
           Vector w = exp_vec<kWidth>(load<kWidth>(to_weight) - shift) * inverse;
-          Vector by = load<kWidth>(to_grad), after = w;
+          Vector by = of_scores ? load<kWidth>(to_grad) : Vector{}, after = w;
           if (a.dropout > 0) {
             const Vector keep = kept.of(edges + j);
             by *= keep;
@@ -192,12 +218,13 @@ struct TilesBackward : Tiles {
             by = own ? by : Vector{};
           }
           store<kWidth>(to_weight, after);
-          store<kWidth>(to_grad, by);
+          if (of_scores) store<kWidth>(to_grad, by);
         }
       }
     }
     if (a.bias.grad)
       add_bias_gradient(a.bias.index_bits ? b * a.chunks + chunk_at : b, h, begin + g, count, ds);
+    if (!a.grad_query.data) return;
     for (int i = 0; i < read.spans; ++i) {
       const Range own = read.span[i];
       for (int r = count; r < kGroup; ++r)  // These rows belong to the next block.

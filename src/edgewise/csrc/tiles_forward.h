@@ -7,6 +7,7 @@ namespace EW_NS {
 
 struct TilesForward : Tiles {
   A* value;                  // [kTile, Vp]
+  A* scalar;                 // [kTile]: values of width 1.
   A* out;                    // [kBlock, Vp]: sum of exp(score - most) * value.
   A* most;                   // [kBlock]: greatest score so far.
   A* total;                  // [kBlock]: sum of exp(score - most).
@@ -17,6 +18,7 @@ struct TilesForward : Tiles {
     return memory.allocate([&](Scratch& to) {
       place_shared(to);
       to.place(value, kTile * Vp), to.place(out, kBlock * Vp);
+      to.place(scalar, kTile);
       to.place(most, kBlock), to.place(total, kBlock);
     });
   }
@@ -66,6 +68,7 @@ struct TilesForward : Tiles {
     list_sources();
     pack_transposed(key_t, sources(a.key, b, h / group_heads, columns, D));
     finite_value = pack(value, Vp, sources(a.value, b, h / group_heads, columns, Dv), 1);
+    for (int j = 0; Dv == 1 && j < kTile; ++j) scalar[j] = j < columns ? value[j * Vp] : A(0);
     for (int g = 0; g < n; g += kGroup)
       group(b, h, begin, g, n - g < kGroup ? n - g : kGroup, columns, more);
   }
@@ -122,12 +125,27 @@ struct TilesForward : Tiles {
       A* const to = out + (g + r) * Vp;
       for (int d = 0; d < Vp; d += kWidth) store<kWidth>(to + d, load<kWidth>(to + d) * fade[r]);
     }
+    if (Dv == 1 && finite_value) return add_scalars(g, read, s);
     for (int i = 0; i < read.spans; ++i) {
       const Range own = read.span[i];
       const auto holds = [&](int r, int k) { return r < count && read.holds(r, own.begin + k); };
       add_product(TileRows{s + own.begin}, {value + own.begin * Vp, Vp}, {out + g * Vp, Vp}, Vp,
                   own.end - own.begin, finite_value, holds);
     }
+  }
+  // Adds the values of width 1, times the weights of a group of rows, to their results.
+  EW_INLINE void add_scalars(int g, const Reads& read, const A* s) {
+    Vector lanes[kGroup];
+    for (int r = 0; r < kGroup; ++r) {
+      lanes[r] = Vector{};
+      for (int i = 0; i < read.spans; ++i) {
+        const Range wide = read.span[i].whole();
+        for (int j = wide.begin; j < wide.end; j += kWidth)
+          lanes[r] += load<kWidth>(s + r * kTile + j) * load<kWidth>(scalar + j);
+      }
+    }
+    const auto sums = fold_each<Plus, A, kWidth, kGroup>(lanes);
+    for (int r = 0; r < kGroup; ++r) out[(g + r) * Vp] += sums[r];
   }
   // Multiplies the weights of a group of rows by their dropout factors.
   void drop(i64 b, int h, int row, int count, const Reads& read, A* s) {

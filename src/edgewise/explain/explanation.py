@@ -10,10 +10,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise._utils.errors import counted
+from edgewise._utils.errors import ArgumentError, counted
 from edgewise.explain.module_names import model_of
 from edgewise.explain.reasons import Attribution
 from edgewise.explain.record import LayerRecord, Recorded, record
+from edgewise.explain.texts import (
+    arguments_of_text,
+    decoder_inputs,
+    is_token,
+    token_labels,
+    without_padding,
+)
 from edgewise.layers import PatchEmbedding
 
 Kind = Literal["sequence", "pair of sequences", "graph", "molecule", "image"]
@@ -46,13 +53,20 @@ class Explanation:
     details: dict[str, Any] = field(default_factory=dict)
     reasons: list[Attribution] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        for layer in self.recorded:
+            _check_layer(layer)
+
     def labels_of(self, layer: LayerRecord) -> tuple[list[str], list[str]]:
         """Return the names, or numbers, of the targets and of the sources of a layer."""
         targets, sources = layer.graph.num_targets, layer.graph.num_sources
         target = source = self.labels
-        if self.kind == "pair of sequences" and "decoder" in layer.module:
+        is_cross = layer.is_cross or "cross" in layer.module
+        if self.kind == "pair of sequences" and (is_cross or "decoder" in layer.module):
             target = self.target_labels
-            source = self.labels if "cross" in layer.module else self.target_labels
+            source = self.labels if is_cross else self.target_labels
+        elif is_cross and self.kind == "sequence":
+            source = []
         return node_names(target, targets, self.kind), node_names(source, sources, self.kind)
 
     def positions_of(self, layer: LayerRecord) -> Tensor | None:
@@ -83,21 +97,28 @@ def explanation(
     labels: Sequence[str] | None = None,
     positions: Tensor | None = None,
     kind: Kind | None = None,
+    tokenizer: Any = None,
     **recording: Any,
 ) -> Explanation:
     """Predict on one input and record the attention weights of all layers.
 
+    Padding is left out. If an encoder-decoder of transformers gets no decoder inputs, it generates
+    them.
+
     Args:
         model: a run of :func:`edgewise.load`, or a model.
         inputs: one input of the run, such as a sentence; for a model, the arguments of its call as
-            a tuple or dict.
-        labels: names of the nodes; by default those of the run.
+            a tuple or dict, such as the output of a tokenizer of transformers.
+        labels: names of the nodes; by default those of the run, the tokens, or indices from 0.
         positions: coordinates ``[N, 2]`` of the nodes.
         kind: kind of the input, such as ``"graph"``; detected by default.
+        tokenizer: tokenizer of transformers that names the tokens of source and target; without
+            it, a fast tokenizer's output names those of the source.
         recording: further arguments of :func:`edgewise.explain.record`.
 
     Raises:
-        ArgumentError: the input is invalid, or the model computes no attention for it.
+        ArgumentError: the input is invalid or empty, the model computes no attention for it, the
+            weights are not finite, no head is recorded, or the number of labels does not fit.
 
     Example:
         >>> import torch
@@ -109,12 +130,12 @@ def explanation(
         [torch.Size([1, 36, 2])]
     """
     if isinstance(model, nn.Module):
-        explained = _of_model(model, inputs, recording)
+        explained = _of_model(model, inputs, recording, tokenizer)
     else:
         model_of(model)
         explained = model.explanation(inputs, recording)
     if labels is not None:
-        explained.labels = list(map(str, labels))
+        explained.labels = _checked_labels(explained.recorded, list(map(str, labels)))
     if positions is not None:
         explained.positions = positions
     if kind is not None:
@@ -122,8 +143,54 @@ def explanation(
     return explained
 
 
-def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Explanation:
+def _checked_labels(recorded: Recorded, labels: list[str]) -> list[str]:
+    counts = {n for layer in recorded for n in (layer.graph.num_sources, layer.graph.num_targets)}
+    if len(labels) not in counts:
+        raise ArgumentError(
+            "labels",
+            expected=f"a name for each node, {' or '.join(map(str, sorted(counts)))}",
+            got=counted(len(labels), "name"),
+            remedy="give as many names as nodes, without padding, or omit labels",
+        )
+    return labels
+
+
+def _check_layer(layer: LayerRecord) -> None:
+    """Raise ArgumentError if the layer has no nodes or heads, or weights that are not finite."""
+    weights, graph = layer.weights, layer.graph
+    if not weights.shape[-1]:
+        raise ArgumentError(
+            "heads",
+            expected="at least one recorded head",
+            got=f"none of {layer.name}",
+            remedy="omit heads to record all heads",
+        )
+    if not (graph.num_targets and graph.num_sources and weights.shape[:-2].numel()):
+        raise ArgumentError(
+            "inputs",
+            expected="an input with at least one node, such as a token",
+            got=f"{counted(graph.num_targets, 'target')}, "
+            f"{counted(graph.num_sources, 'source')} and weights {list(weights.shape)} of "
+            f"{layer.name}",
+            remedy="pass an input that is not empty",
+        )
+    is_finite = weights.isfinite()
+    if not bool(is_finite.all()):
+        raise ArgumentError(
+            "weights",
+            expected="finite attention weights",
+            got=f"{int((~is_finite).sum()):,} of {weights.numel():,} weights of {layer.name} that "
+            "are NaN or infinite",
+            remedy="look for NaN and infinity in the parameters and inputs of the model",
+        )
+
+
+def _of_model(
+    model: nn.Module, inputs: Any, recording: Mapping[str, Any], tokenizer: Any
+) -> Explanation:
     args, keywords = ((), inputs) if isinstance(inputs, Mapping) else (inputs, {})
+    if "input_ids" in keywords and "sizes" not in keywords:
+        return _of_text(model, inputs, recording, tokenizer)
     args = args if isinstance(args, tuple) else (args,)
     with torch.no_grad(), record(model, **recording) as recorded:
         model(*args, **keywords)
@@ -136,6 +203,43 @@ def _of_model(model: nn.Module, inputs: Any, recording: Mapping[str, Any]) -> Ex
     if kind == "image" and first is not None:
         return explain_pixels(model, recorded, first[0])
     return Explanation(recorded, node_names([], recorded.layers[0].graph.num_sources, kind), kind)
+
+
+def _of_text(
+    model: nn.Module, inputs: Mapping[str, Any], recording: Mapping[str, Any], tokenizer: Any
+) -> Explanation:
+    arguments = arguments_of_text(model, inputs)
+    with (
+        torch.no_grad(),
+        record(model, **recording) as recorded,
+        decoder_inputs(model, arguments) as decoder_ids,
+    ):
+        out = model(**arguments)
+    ids = arguments["input_ids"][0]
+    is_source = is_token(arguments, "attention_mask", len(ids))
+    tokens = inputs.tokens() if getattr(inputs, "is_fast", False) else None  # type: ignore[attr-defined]
+    labels = token_labels(ids, is_source, tokenizer, tokens)
+    kind: Kind = "pair of sequences" if decoder_ids else "sequence"
+    is_target, target_labels = is_source, []
+    if decoder_ids:
+        is_target = is_token(arguments, "decoder_attention_mask", len(decoder_ids[0]))
+        target_labels = token_labels(decoder_ids[0], is_target, tokenizer)
+    for number, layer in enumerate(recorded.layers):
+        of_decoder = bool(decoder_ids) and (layer.is_cross or "decoder" in layer.module)
+        targets = is_target if of_decoder else is_source
+        sources = is_source if layer.is_cross else targets
+        recorded.layers[number] = without_padding(layer, targets, sources)
+    return Explanation(recorded, labels, kind, None, _answer(model, out), target_labels)
+
+
+def _answer(model: nn.Module, out: Any) -> str:
+    """Return the class that a classifier of transformers predicts for a text."""
+    logits, names = getattr(out, "logits", None), getattr(model, "config", None)
+    names = getattr(names, "id2label", None)
+    if not isinstance(logits, Tensor) or logits.dim() != 2 or names is None or len(names) < 2:
+        return ""
+    probability, label = logits[0].float().softmax(-1).max(-1)
+    return f"label {names[int(label)]}, probability {float(probability):.3f}"
 
 
 def explain_pixels(
@@ -167,7 +271,7 @@ def node_names(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
     if count == 1 and kind in ("graph", "molecule"):
         return [f"whole {kind}"]
     labels = labels if len(labels) < count else []
-    return [*labels, *(f"{i + 1}" for i in range(len(labels), count))]
+    return [*labels, *map(str, range(len(labels), count))]
 
 
 def patch_labels(rows: int, columns: int) -> list[str]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise._utils.ragged import runs_and_positions, starts
+from edgewise.attention.hooks import NODES
 from edgewise.engines.call import ACCUMULATORS, AttentionCall
 from edgewise.explain.losses import Losses, losses_of
 from edgewise.explain.module_names import NamedInterceptor, head_positions, model_of, naming_the_run
@@ -147,6 +148,8 @@ def _mask(name: str, numbers: Sequence[int], heads: Iterable[int]) -> Tensor:
 class _Gates(NamedInterceptor):
     """Interceptor that multiplies head outputs by ``make(layer, head numbers)`` ``[H]``."""
 
+    changes_heads = True
+
     def __init__(self, make: Callable[[str, Sequence[int]], Tensor]) -> None:
         super().__init__()
         self.make = make
@@ -154,10 +157,15 @@ class _Gates(NamedInterceptor):
         self.numbers: dict[str, list[int]] = {}
 
     def _gate(self, out: Tensor) -> Tensor:
+        nodes = NODES.get()
+        head = None if nodes is None else nodes.head
         if self.name not in self.used:
-            self.numbers[self.name] = self.head_numbers(out.shape[-2])
+            count = out.shape[-2] if nodes is None or head is None else nodes.heads
+            self.numbers[self.name] = self.head_numbers(count)
             self.used[self.name] = [self.make(self.name, self.numbers[self.name])]
-        return out * self.used[self.name][0].to(out)[:, None]
+        factor = self.used[self.name][0].to(out)
+        factor = factor if head is None else factor[head][:, None]
+        return out * factor[..., None]
 
     def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
         return self._gate(compute(call, graph))
@@ -191,10 +199,14 @@ class _Gains(NamedInterceptor):
         if call.score is None:
             return call
         like = call.query
-        shape = graph.num_edges, like.shape[-2]
+        nodes = NODES.get()
+        head = None if nodes is None else nodes.head
+        shape = graph.num_edges, like.shape[-2] if nodes is None or head is None else nodes.heads
         dtype = ACCUMULATORS[like.dtype]  # The kernels need gains in this dtype.
         gain = torch.ones(shape, dtype=dtype, device=like.device, requires_grad=True)
         self.used.setdefault(self.name, []).append(gain)
+        if head is not None:
+            gain = gain.gather(-1, head[graph.target][:, None])
         call_gain = call.gain
         if call_gain is None:
             return replace(call, gain=gain)

@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -16,7 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
-from edgewise.attention.hooks import without_interception
+from edgewise.attention.hooks import NODES, Nodes, without_interception
 from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.explain.module_names import (
@@ -29,7 +29,6 @@ from edgewise.explain.module_names import (
 )
 from edgewise.explain.rollout import rollout
 from edgewise.graphs import Graph, edges
-from edgewise.graphs.graph import edge_keys
 from edgewise.layers.sparse import Linear as SparseLinear
 
 MAX_EDGES = 1_000_000
@@ -50,7 +49,7 @@ class LayerRecord:
         heads: numbers of the recorded heads, before any pruning.
         edges: indices ``[K]`` of the recorded edges, or ``None`` for all edges.
         kind: ``"attention"``; ``"part"`` for a call of :func:`edgewise.attend_with_lse` whose
-            output the model itself combines with others (Reformer); or ``"aggregation"`` for the
+            output the model itself combines with others; or ``"aggregation"`` for the
             weights of :func:`edgewise.aggregate`, which may not be those of a softmax (GCN, MoNet,
             LightConv).
         is_cross: whether the module is a layer of cross-attention.
@@ -74,6 +73,7 @@ class LayerRecord:
     kind: Kind = "attention"
     module: str = field(default="", repr=False)
     is_cross: bool = field(default=False, repr=False)
+    nodes: Nodes | None = field(default=None, repr=False)
 
     @property
     def is_self_attention(self) -> bool:
@@ -225,10 +225,11 @@ def record(
 
     These calls are recorded: :func:`edgewise.attend`, :func:`edgewise.aggregate` with ``weight``,
     and :func:`edgewise.attend_with_lse`, whose calls become one layer if
-    :func:`edgewise.merge_attention` combines their outputs. (Longformer makes a second call with
-    the weights of the hubs; the hash rounds of Reformer are separate.) For a model without any
-    weights, such as GIN, the sums and means over its nodes are recorded, with weights of 1 or 1 /
-    in-degree. Compiled code (``torch.compile``) is not recorded.
+    :func:`edgewise.merge_attention` combines their outputs. The layers of Longformer, BigBird,
+    Reformer and Swin are recorded over tokens, too: weights of all hash rounds are added, and 0 is
+    the weight of an edge that a head does not have. For a model without any weights, such as GIN,
+    the sums and means over its nodes are recorded, with weights of 1 or 1 / in-degree. Compiled
+    code (``torch.compile``) is not recorded.
 
     Args:
         layers: numbers (of `edgewise heads`) or names of layers, or names of modules that contain
@@ -261,6 +262,11 @@ def record(
     for layer in keys or ():
         if isinstance(layer, str) and layer not in names:
             raise unknown_name("layers", layer, [name for name in names if name])
+    for name, chosen in (("heads", heads), ("targets", targets)):
+        if chosen is not None and not len(chosen):
+            raise ArgumentError(
+                name, expected="at least one index", got="none", remedy=f"omit {name} to record all"
+            )
     recorded = Recorded()
     recorder = _Recorder(recorded, keys, heads, targets, max_edges)
     with recorder.watching(module):
@@ -281,7 +287,7 @@ def _nothing_recorded(
         return ArgumentError(
             "layers",
             expected=f"layers that compute attention: {', '.join(seen)}",
-            got=", ".join(map(str, keys)),
+            got=", ".join(map(str, keys)) or "none",
             remedy="choose from the expected layers, or omit layers= to record all",
         )
     return ArgumentError(
@@ -289,8 +295,9 @@ def _nothing_recorded(
         expected="a model that is called within the block and computes attention with Edgewise",
         got=f"{type(module).__name__}, which computed no attention",
         remedy="call the model within the with block; a transformers model needs "
-        'attn_implementation="edgewise", a PyTorch Geometric model needs the layers of '
-        "edgewise.interop.pyg, and a compiled model must be passed uncompiled",
+        'attn_implementation="edgewise", or edgewise.interop.huggingface.load if it computes '
+        "attention itself (Longformer, BigBird, Reformer); a PyTorch Geometric model needs the "
+        "layers of edgewise.interop.pyg, and a compiled model must be passed uncompiled",
     )
 
 
@@ -311,19 +318,22 @@ class _Recorder(NamedInterceptor):
         self.unweighted: list[tuple[str, Graph, str]] = []
         self._parts = WeakIdKeyDictionary()
         self._last: tuple[str, Tensor] | None = None
+        self._joined: tuple[Any, list[LayerRecord], LayerRecord] | None = None
 
     def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
         out = compute(call, graph)
-        self._record_call(call, graph, "attention")
+        records = self._record_call(call, graph, "attention")
+        if records is not None and records[0].nodes is not None:
+            self._join(*records)
         return out
 
     def attend_with_lse(
         self, call: AttentionCall, graph: Graph, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
         out, lse = compute(call, graph)
-        layer = self._record_call(call, graph, "part")
-        if layer is not None:
-            self._parts[out] = layer
+        records = self._record_call(call, graph, "part")
+        if records is not None:
+            self._parts[out] = records
         return out, lse
 
     def aggregate(
@@ -384,19 +394,31 @@ class _Recorder(NamedInterceptor):
         compute: Callable[..., tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         out, total = compute(outputs)
-        layers = [self._parts.get(output) for output, _ in outputs]
-        if all(layer is not None and layer in self.recorded.layers for layer in layers):
-            lses = [lse for _, lse in outputs]
-            merged = _merged([layer for layer in layers if layer], lses, total)
-            position = self.recorded.layers.index(layers[0])
-            self.recorded.layers[position] = merged
-            others = [layer for layer in self.recorded.layers if layer not in layers]
-            self.recorded.layers[:] = others
-            self._name_all()
-            self._parts[out] = merged
+        parts = [self._parts.get(output) for output, _ in outputs]
+        if all(part is not None and part[1] in self.recorded.layers for part in parts):
+            calls = [part[0] for part in parts if part]
+            with torch.no_grad():
+                fractions = _fractions(calls, [lse for _, lse in outputs], total)
+                merged = _on_tokens(calls, fractions)
+            layer = self._replace([part[1] for part in parts if part], merged)
+            self._parts[out] = merged, layer
         return out, total
 
-    def _record_call(self, call: AttentionCall, graph: Graph, kind: Kind) -> LayerRecord | None:
+    def _check_nodes_are_tokens(self) -> None:
+        kind = type(self.module)
+        if "Swin" in kind.__name__ and kind.__module__.startswith("transformers."):
+            raise ArgumentError(
+                "model",
+                expected="a model whose layers attend over all tokens or patches of an input",
+                got=f"a layer {kind.__name__} of transformers, whose calls are of single windows",
+                remedy="convert the model with edgewise.interop.huggingface.load",
+            )
+
+    def _record_call(
+        self, call: AttentionCall, graph: Graph, kind: Kind
+    ) -> tuple[LayerRecord, LayerRecord] | None:
+        self._check_nodes_are_tokens()
+
         def weights(chosen: Tensor | None) -> Tensor:
             return attention_weights(
                 call.query,
@@ -419,24 +441,52 @@ class _Recorder(NamedInterceptor):
         weights: Callable[[Tensor | None], Tensor],
         kind: Kind,
         module: str | None = None,
-    ) -> LayerRecord | None:
+    ) -> tuple[LayerRecord, LayerRecord] | None:
+        """Add a call as a layer; return the record of its nodes, and that of the layer."""
         module = self.name if module is None else module
         if module not in self.recorded.modules:
             self.recorded.modules.append(module)
         number = self.recorded.modules.index(module)
         if self.layers is not None and not _is_chosen(module, self.layers, number):
             return None
+        nodes = NODES.get()
         with torch.no_grad(), without_interception():
-            chosen = self._chosen_edges(module, graph, torch.Size(batch).numel())
+            chosen = self._chosen_edges(module, graph, torch.Size(batch).numel(), nodes)
             values = weights(chosen).detach()
-            heads = self.head_numbers(values.shape[-1])
-            if self.heads is not None:
-                values = values[..., head_positions(self.heads, heads, module)]
-                heads = [int(head) for head in self.heads]
-        layer = LayerRecord(module, graph, values, heads, chosen, kind, module, self._is_cross())
+            by_head = nodes if nodes is not None and nodes.head is not None else None
+            heads = self.head_numbers(values.shape[-1] if by_head is None else by_head.heads)
+            is_cross = self._is_cross()
+            call = LayerRecord(module, graph, values, heads, chosen, kind, module, is_cross, nodes)
+            layer = self._selected(call if nodes is None else _on_tokens([call]))
         self.recorded.layers.append(layer)
         self._name_all()
+        return call, layer
+
+    def _join(self, call: LayerRecord, layer: LayerRecord) -> None:
+        """Make one layer of the calls that a module makes for different targets."""
+        running = self._running[-1]
+        calls = [call]
+        if self._joined is not None and self._joined[0] is running:
+            calls = [*self._joined[1], call]
+            layer = self._replace([self._joined[2], layer], _on_tokens(calls))
+        self._joined = running, calls, layer
+
+    def _replace(self, layers: Sequence[LayerRecord], merged: LayerRecord) -> LayerRecord:
+        """Replace recorded layers by one, in the position of the first, and return it."""
+        layer, position = self._selected(merged), self.recorded.layers.index(layers[0])
+        self.recorded.layers[position] = layer
+        others = [other for other in self.recorded.layers if other not in layers]
+        self.recorded.layers[:] = others
+        self._name_all()
         return layer
+
+    def _selected(self, layer: LayerRecord) -> LayerRecord:
+        """Return the record with the heads that are recorded."""
+        if self.heads is None:
+            return layer
+        columns = head_positions(self.heads, layer.heads, layer.module)
+        heads = [int(head) for head in self.heads]
+        return replace(layer, weights=layer.weights[..., columns], heads=heads)
 
     def _is_cross(self) -> bool:
         """Return whether the running module attends to another sequence than its targets."""
@@ -453,24 +503,28 @@ class _Recorder(NamedInterceptor):
             times = count[layer.module]
             layer.name = layer.module if times == 1 else f"{layer.module}#{times}"
 
-    def _chosen_edges(self, module: str, graph: Graph, members: int) -> Tensor | None:
+    def _chosen_edges(
+        self, module: str, graph: Graph, members: int, nodes: Nodes | None
+    ) -> Tensor | None:
         """Return the indices of the edges to record for a batch of ``members``; None for all."""
         most = self.max_edges // max(members, 1)
         chosen = None
+        count = graph.num_targets if nodes is None else nodes.sizes[0]
         if self.targets is not None:
             targets = torch.as_tensor(self.targets, device=graph.target.device).flatten()
-            if bool(((targets < 0) | (targets >= graph.num_targets)).any()):
+            if bool(((targets < 0) | (targets >= count)).any()):
                 raise ArgumentError(
                     "targets",
-                    expected=f"target nodes of {module}, from 0 to {graph.num_targets - 1}",
+                    expected=f"target nodes of {module}, from 0 to {count - 1}",
                     got=listed(targets.tolist()),
                     remedy="choose indices in this range",
                 )
-            chosen = torch.isin(graph.target, targets).nonzero()[:, 0]
+            chosen = torch.isin(_target_tokens(graph, nodes), targets).nonzero()[:, 0]
         count = graph.num_edges if chosen is None else len(chosen)
         if count <= most:
             return chosen
-        target = graph.target if chosen is None else graph.target[chosen]
+        target = _target_tokens(graph, nodes)
+        target = target if chosen is None else target[chosen]
         present, degree = target.unique(return_counts=True)
         selected = _spread(degree, most)
         within = torch.isin(target, present[selected]).nonzero()[:, 0]
@@ -492,32 +546,84 @@ def _spread(degree: Tensor, most: int) -> Tensor:
     return torch.arange(0, len(degree), step, device=degree.device)
 
 
-def _merged(layers: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> LayerRecord:
-    """Merge attention weights over parts of a graph by log-sum-exps; equal edges are added."""
-    with torch.no_grad():
-        graph, heads = layers[0].graph, layers[0].heads
-        keys, weights = [], []
-        empty = total == -torch.inf
-        for layer, lse in zip(layers, lses, strict=True):
-            source, target = layer.edge_index
-            keys.append(target * graph.num_sources + source)
-            fraction = (lse - total.masked_fill(empty, 0.0)).exp()[..., heads]
-            weights.append(layer.weights * fraction.index_select(-2, target))
-        every = torch.cat([edge_keys(layer.graph) for layer in layers]).unique()
-        position = torch.searchsorted(every, torch.cat(keys))
-        some = any(layer.edges is not None for layer in layers)
-        chosen = None
-        if some:
-            chosen, position = position.unique(return_inverse=True)
-        joined = torch.cat(weights, dim=-2)
-        shape = (*joined.shape[:-2], len(every) if chosen is None else len(chosen), len(heads))
-        merged_weights = joined.new_zeros(shape).index_add(-2, position, joined)
-        pairs = torch.stack([every % graph.num_sources, every // graph.num_sources])
-        union = edges(pairs, (graph.num_sources, graph.num_targets))
-    first = layers[0]
-    return LayerRecord(
-        "", union, merged_weights, heads, chosen, "attention", first.module, first.is_cross
+def _target_tokens(graph: Graph, nodes: Nodes | None) -> Tensor:
+    return graph.target if nodes is None else nodes.target_tokens(graph.target)
+
+
+def _fractions(calls: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> list[Tensor]:
+    """Return the fraction of each call in the merged weights, by its targets and heads."""
+    first, fractions = calls[0].nodes, []
+    total = total.masked_fill(total == -torch.inf, 0.0)
+    for call, lse in zip(calls, lses, strict=True):
+        nodes, of_targets = call.nodes, total
+        if first is not None and nodes is not None and nodes is not first:
+            row = torch.zeros(first.heads, first.sizes[0], dtype=torch.long, device=total.device)
+            row[first.head, first.target] = torch.arange(total.shape[-2], device=total.device)
+            of_targets = total.index_select(-2, row[nodes.head, nodes.target])
+        fractions.append((lse - of_targets).exp())
+    return fractions
+
+
+def _on_tokens(
+    calls: Sequence[LayerRecord], fractions: Sequence[Tensor] | None = None
+) -> LayerRecord:
+    """Return one record over tokens of the calls of a layer; weights of equal edges are added.
+
+    The weights of each call are multiplied by its fraction ``[..., N_dst, H]``, if given.
+    """
+    first = calls[0]
+    targets, sources = (
+        (first.graph.num_targets, first.graph.num_sources)
+        if first.nodes is None
+        else first.nodes.sizes
     )
+    num_heads = len(first.heads)
+    used = [_used_edges(call) for call in calls]
+    keys = [keys for _, keys in used]
+    has_all = all(call.edges is None for call in calls)
+    every = [
+        keys if has_all else _used_edges(replace(call, edges=None))[1]
+        for call, keys in zip(calls, keys, strict=True)
+    ]
+    unique = torch.cat(every).unique()
+    chosen = None if has_all else torch.searchsorted(unique, torch.cat(keys).unique())
+    recorded = unique if chosen is None else unique[chosen]
+    batch = torch.broadcast_shapes(*(call.weights.shape[:-2] for call in calls))
+    merged = first.weights.new_zeros(*batch, len(recorded) * num_heads)
+    for number, (call, (rows, call_keys)) in enumerate(zip(calls, used, strict=True)):
+        target = call.edge_index[1][rows]
+        weights = call.weights.index_select(-2, rows)
+        if fractions is not None:
+            weights = weights * fractions[number].index_select(-2, target)
+        of_nodes = None if call.nodes is None else call.nodes.head
+        head = torch.arange(num_heads, device=target.device)
+        if of_nodes is not None:
+            head = of_nodes.to(target.device)[target][:, None]
+        column = torch.searchsorted(recorded, call_keys)[:, None] * num_heads + head
+        weights = weights.expand(*batch, *weights.shape[-2:]).flatten(-2).to(merged)
+        merged.index_add_(-1, column.flatten(), weights)
+    pairs = torch.stack([unique % max(sources, 1), unique // max(sources, 1)])
+    return replace(
+        first,
+        graph=edges(pairs, (sources, targets)),
+        weights=merged.unflatten(-1, (len(recorded), num_heads)),
+        edges=chosen,
+        kind="attention" if fractions is not None else first.kind,
+        nodes=None,
+    )
+
+
+def _used_edges(call: LayerRecord) -> tuple[Tensor, Tensor]:
+    """Return the rows of the recorded edges to used targets, and their keys as pairs of tokens."""
+    (source, target), nodes = call.edge_index, call.nodes
+    rows = torch.arange(len(target), device=target.device)
+    sources = call.graph.num_sources
+    if nodes is not None:
+        if nodes.unused is not None:
+            rows = (~nodes.unused.to(target.device)[target]).nonzero()[:, 0]
+        source, target = nodes.source_tokens(source[rows]), nodes.target_tokens(target[rows])
+        sources = nodes.sizes[1]
+    return rows, target * sources + source
 
 
 def _is_chosen(module: str, layers: Sequence[str | int], number: int) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from edgewise import attend, attend_with_lse, merge_attention
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
+from edgewise.attention.hooks import Nodes, nodes_are
 from edgewise.encodings import Learned
 from edgewise.graphs import (
     Graph,
@@ -263,18 +265,22 @@ class BlockAttention(MultiHeadAttention):
         by_head = graph.num_targets != x.shape[-2]
         if by_head:
             query, key, value = (_heads_to_nodes(nodes) for nodes in (query, key, value))
-        if repeats:
-            outputs = []
-            for repeated, times in ((graph, 1), *repeats):
-                out, lse = attend_with_lse(query, key, value, repeated, dropout=dropout)
-                outputs.append((out, lse + math.log(times)))
-            out = merge_attention(outputs)[0]
-        else:
-            out = attend(query, key, value, graph, bias=bias, dropout=dropout, layout="NHD")
+        with nodes_are(lambda: self._nodes(x)) if by_head else nullcontext():
+            if repeats:
+                outputs = []
+                for repeated, times in ((graph, 1), *repeats):
+                    out, lse = attend_with_lse(query, key, value, repeated, dropout=dropout)
+                    outputs.append((out, lse + math.log(times)))
+                out = merge_attention(outputs)[0]
+            else:
+                out = attend(query, key, value, graph, bias=bias, dropout=dropout, layout="NHD")
         if by_head:
             out = out.reshape(*x.shape[:-2], self.heads, x.shape[-2], -1).transpose(-3, -2)
         projected: Tensor = self.output(out.flatten(-2))
         return projected
+
+    def _nodes(self, x: Tensor) -> Nodes:
+        return Nodes.of_heads(self.heads, x.shape[-2], x.device)
 
 
 def _heads_to_nodes(nodes: Tensor) -> Tensor:

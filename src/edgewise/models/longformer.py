@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from edgewise import Dot, attend
 from edgewise._utils.arguments import check_divides
 from edgewise._utils.errors import ArgumentError
+from edgewise.attention.hooks import Nodes, head_outputs_are_changed, nodes_are
 from edgewise.encodings import Learned
 from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
 from edgewise.graphs.batch import Sizes
@@ -147,7 +148,8 @@ class LongformerAttention(GraphLayer):
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
-        out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
+        with nodes_are(lambda: _tokens(x, hubs)):  # The outputs of hubs are replaced below.
+            out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
         if len(hubs):
             out = out.index_copy(-2, hubs, self._attend_from_hubs(x, hubs, hub_graph, dropout))
         projected: Tensor = self.output(out)
@@ -161,7 +163,9 @@ class LongformerAttention(GraphLayer):
         by_head = isinstance(hub_graph, Graph) and hub_graph.num_targets == len(hubs) * self.heads
         if not by_head:
             key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
-            return attend(query, key, value, hub_graph, dropout=dropout, layout="NHD").flatten(-2)
+            with nodes_are(lambda: _hub_nodes(x, hubs)):
+                out = attend(query, key, value, hub_graph, dropout=dropout, layout="NHD")
+            return out.flatten(-2)
         # Few hubs attend to x instead of keys and values: q·(K x + b) = (Kᵀ q)·x + q·b, where the
         # softmax ignores the constant q·b, and Σ w (V x + b) = V (Σ w x) + b; dropout does not
         # apply to the bias b.
@@ -169,19 +173,35 @@ class LongformerAttention(GraphLayer):
         key_map, value_map = (m.weight.view(shape) for m in (self.hub_key, self.hub_value))
         mapped_query = torch.einsum("...ghd,hdw->...ghw", query, key_map).to(x.dtype)
         nodes, score = x.unsqueeze(-2), Dot(self.head_width**-0.5)
-        mean = attend(
-            mapped_query.flatten(-3, -2).unsqueeze(-2),
-            nodes,
-            nodes,
-            hub_graph,
-            score=score,
-            dropout=dropout,
-        )
+        with nodes_are(lambda: _hub_nodes(x, hubs, self.heads)):
+            mean = attend(
+                mapped_query.flatten(-3, -2).unsqueeze(-2),
+                nodes,
+                nodes,
+                hub_graph,
+                score=score,
+                dropout=dropout,
+            )
         out = torch.einsum("...ghw,hdw->...ghd", mean.view(mapped_query.shape), value_map)
         return out.flatten(-2) + self.hub_value.bias
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[:-1], self.heads, self.head_width)
+
+
+def _tokens(x: Tensor, hubs: Tensor) -> Nodes:
+    """Describe the tokens as nodes, without the outputs of the hubs."""
+    unused = torch.zeros(x.shape[-2], dtype=torch.bool, device=x.device).index_fill(0, hubs, True)
+    return Nodes((x.shape[-2], x.shape[-2]), unused=unused)
+
+
+def _hub_nodes(x: Tensor, hubs: Tensor, heads: int | None = None) -> Nodes:
+    """Describe the hubs as targets, or each of their ``heads``."""
+    sizes = x.shape[-2], x.shape[-2]
+    if heads is None:
+        return Nodes(sizes, hubs)
+    head = torch.arange(heads, device=x.device).repeat(len(hubs))
+    return Nodes(sizes, hubs.repeat_interleave(heads), head=head, heads=heads)
 
 
 class LongformerBackbone(nn.Module):
@@ -258,7 +278,8 @@ class LongformerBackbone(nn.Module):
             hub_counts.append(len(positions))
         hubs = torch.tensor(hub_nodes, dtype=torch.long, device=x.device)
         # For few hubs, a target per hub and head is faster than computing K' x and V' x.
-        per_hub = self.heads if max(hub_counts, default=0) * self.heads < x.shape[-1] else 1
+        is_few = max(hub_counts, default=0) * self.heads < x.shape[-1]
+        per_hub = self.heads if is_few and not head_outputs_are_changed() else 1
         targets = [per_hub * count for count in hub_counts]
         all_nodes = complete() if sizes is None else batch(complete(), targets, sizes)
         hub_graph = bind_graph(all_nodes, per_hub * len(hubs), x.shape[-2], x.device)

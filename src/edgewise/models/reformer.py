@@ -24,6 +24,7 @@ from edgewise import attend_with_lse
 from edgewise._utils.arguments import check_choice, check_given, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions, starts
+from edgewise.attention.hooks import Nodes, intercepted, is_intercepted, nodes_are
 from edgewise.encodings import Learned
 from edgewise.engines.merge import softmax_with_lse
 from edgewise.graphs import Graph, Pattern, Permuted, Runs, batch, causal, complete, edges, expand
@@ -497,24 +498,22 @@ class LSHAttention(nn.Module):
         graphs = sorted_graphs(bucket.flatten(1), text_chunks * self.heads, self.chunks)
         query, key, value = (x.flatten(0, 1)[:, None] for x in (query, key, value))
         dropout = self.dropout if self.training else 0.0
-        round_outputs = [
-            attend_with_lse(query, key, value, Permuted(graph, node, node), dropout=dropout)
-            for graph, node in zip(graphs.within, graphs.node, strict=True)
-        ]
+        with nodes_are(lambda: Nodes.of_heads(self.heads, count, query.device)):
+            outputs = [
+                attend_with_lse(query, key, value, Permuted(graph, node, node), dropout=dropout)
+                for graph, node in zip(graphs.within, graphs.node, strict=True)
+            ]
         # index_select and its gradient are faster than indexing with brackets.
         reader, read = (graphs.node.flatten()[slot] for slot in (graphs.reader, graphs.read))
         qkv = query.index_select(0, reader), key.index_select(0, read), value.index_select(0, read)
-        out, lse = attend_with_lse(*qkv, graphs.across, dropout=dropout)
+        with nodes_are(lambda: Nodes.of_heads(self.heads, count, query.device)[reader, read]):
+            outputs.append(attend_with_lse(*qkv, graphs.across, dropout=dropout))
         in_round = graphs.reader // (self.heads * count)
-        nothing = lse.new_full((rounds, len(query)), -torch.inf)
-        across = nothing.index_put((in_round, reader), lse[:, 0])
-        lses = torch.cat([torch.stack([lse[:, 0] for _, lse in round_outputs]), across])
-        weight = softmax_with_lse(lses, 0)[0][:, :, None, None]
-        merged = weight[0] * round_outputs[0][0]
-        for by, (round_output, _) in zip(weight[1:], round_outputs[1:], strict=False):
-            # In place; autograd allows this because it has not saved ``merged``.
-            merged.addcmul_(by, round_output)
-        merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
+        merge = partial(_merge_rounds, in_round=in_round, reader=reader)
+        # The rounds are merged as by merge_attention, though the last output is of some nodes only.
+        merged, _ = (
+            intercepted("merge_attention", merge, outputs) if is_intercepted() else merge(outputs)
+        )
         return merged.to(value.dtype).view(self.heads, count, self.head_width)
 
     @torch.no_grad()
@@ -536,6 +535,24 @@ class LSHAttention(nn.Module):
             head_buckets = [hash_buckets(x, turns, factors) for x, turns in of_heads]
             buckets.append(torch.stack(head_buckets, 1))
         return torch.cat(buckets, -1)
+
+
+def _merge_rounds(
+    outputs: Sequence[tuple[Tensor, Tensor]], *, in_round: Tensor, reader: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Merge the outputs of all rounds, and that across rounds, of the nodes ``reader``."""
+    *round_outputs, (out, lse) = outputs
+    rounds, nodes = len(round_outputs), len(round_outputs[0][0])
+    across = lse.new_full((rounds, nodes), -torch.inf).index_put((in_round, reader), lse[:, 0])
+    lses = torch.cat([torch.stack([lse[:, 0] for _, lse in round_outputs]), across])
+    weight, total = softmax_with_lse(lses, 0)
+    weight = weight[:, :, None, None]
+    merged = weight[0] * round_outputs[0][0]
+    for by, (round_output, _) in zip(weight[1:], round_outputs[1:], strict=False):
+        # In place; autograd allows this because it has not saved ``merged``.
+        merged.addcmul_(by, round_output)
+    merged.index_add_(0, reader, weight[rounds:][in_round, reader] * out)
+    return merged, total[:, None]
 
 
 class LocalAttention(MultiHeadAttention):

@@ -21,6 +21,7 @@ from edgewise._utils.arguments import check_divides, check_range
 from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.biases import OffsetBias, Offsets
+from edgewise.attention.hooks import Nodes, nodes_are
 from edgewise.graphs import Graph, batch, complete
 from edgewise.layers import PatchEmbedding, Pool, TransformerLayer
 from edgewise.layers.transformer import Norm
@@ -171,7 +172,9 @@ class WindowedLayer(nn.Module):
         """Return features ``[B, N, width]`` from x of the same shape, in raster order."""
         offsets = self.offsets.to(x.device)
         bias = OffsetBias(offsets, self.table)
-        x = self.layer(x[:, self.order], offsets.graph, bias=bias)
+        sizes = len(self.order), len(self.order)
+        with nodes_are(lambda: Nodes(sizes, self.order, self.order)):
+            x = self.layer(x[:, self.order], offsets.graph, bias=bias)
         return x[:, self.back]
 
 

@@ -124,7 +124,12 @@ class RowsAttend(AttentionOperator):
         # The pass over targets stores numbers that the pass over sources reads.
         if "key" in needed or "value" in needed:
             batch, _, heads, _ = node_sizes(inputs["value"])
-            if one_sided(inputs):
+            if list(needed) == ["value"] and not one_sided(inputs):
+                # The weights follow from the saved numbers, so there is no pass over targets.
+                stats = results["stats"].view(batch, side.rows, 2, heads)
+                record = torch.nn.functional.pad(stats, (0, 0, 0, 1))
+                job.fields["record"], job.fields["by_target"] = record.data_ptr(), 0
+            elif one_sided(inputs):
                 record = results["stats"].new_empty(batch, side.edges, 2, heads)
                 job.fields["per_edge"] = record.data_ptr()
             else:
