@@ -13,7 +13,9 @@ compute a contribution of each edge in each layer:
   gradient × input for members, in one backward pass with a modified gradient.
 * ``"integrated_gradients"``: gradient × message and gradient × input, integrated along a path on
   which all messages, or all inputs, are multiplied by a number from 0 to 1 (Sundararajan et al.,
-  2017). The contributions of all edges, or of all members, sum to the difference of the scores.
+  2017). If the case names edges, the contributions of all edges, including self-loops, sum to the
+  score minus that without messages; otherwise those of all members sum to the score minus that
+  of inputs of 0.
 * ``"attention"``: attention weights summed over heads and layers, similar to PyTorch Geometric's
   ``AttentionExplainer(reduce="mean")``.
 * ``"rollout"``: attention weights multiplied over layers (Abnar and Zuidema, 2020).
@@ -58,7 +60,7 @@ Method = Literal[
     "rollout",
     "removed",
 ]
-POINTS = 16
+POINTS = 8
 """Number of points of Gauss-Legendre quadrature for ``"integrated_gradients"``."""
 MOST_REMOVED = 64
 """Maximum number of parts for which ``"auto"`` chooses ``"removed"``."""
@@ -119,22 +121,32 @@ class Contributions:
         edges: contribution of the edges between each pair, ``[P]``, over both directions and all
             layers.
         method: name of the method that computed the contributions.
+        directions: contribution of the edges from the smaller to the larger index, and back,
+            ``[2, P]``; ``None`` if both were removed together.
     """
 
     members: Tensor
     pairs: Tensor
     edges: Tensor
     method: str
+    directions: Tensor | None = None
+
+    @property
+    def strengths(self) -> Tensor:
+        """Absolute contribution of each pair, ``[P]``, to rank pairs by: directions of opposite
+        signs do not cancel.
+        """
+        return self.edges.abs() if self.directions is None else self.directions.abs().sum(0)
 
 
 def contributions(case: Case, method: Method = "auto") -> Contributions:
     """Attribute the score of an answer to the members of the input and to edges.
 
     The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
-    ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`. ``"auto"`` chooses ``"removed"`` for at
-    most ``MOST_REMOVED`` parts (in a large graph also if parts times nodes are at most
-    ``MOST_NODES``), and otherwise ``"left_out"``: the most faithful choice for all kinds of runs
-    but one (``docs/howto/explain.md``).
+    ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
+    ``"auto"`` chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if
+    parts times nodes are at most ``MOST_NODES``). For more edges it chooses
+    ``"integrated_gradients"``, and for more members ``"left_out"`` (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
@@ -155,7 +167,8 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
         nodes = 0 if case.field is None else removals * len(case.member)
         is_fast = removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES
-        method = "removed" if is_fast else "left_out"
+        method = "integrated_gradients" if case.by_edge else "left_out"
+        method = "removed" if is_fast else method
     if method == "removed":
         return _removed(case, pairs)
     if method == "relevance":
@@ -232,7 +245,7 @@ def _record(
     counts = case.member >= 0
     for (x, _), gradient in zip(leaves, of_leaves, strict=True):
         if gradient is not None:
-            rows = (x * gradient).float().sum(-1).reshape(-1, len(counts)).sum(0)
+            rows = (x * gradient).to(members).sum(-1).reshape(-1, len(counts)).sum(0)
             members.index_add_(0, case.member[counts], rows[counts])
     pairs = zip(steps, of_outputs, strict=True)
     return [(step, (gradient, of_lse.get(id(step.lse)))) for step, gradient in pairs], members
@@ -247,7 +260,7 @@ def _of_edges(
         for step, gradients in steps:
             edge_values = step.contributions(method, gradients)
             _add(case, step.graph, _sum_over_heads(edge_values), totals)
-    return totals
+    return _joined(totals)
 
 
 def _relevance(case: Case, pairs: Tensor) -> Contributions:
@@ -258,21 +271,32 @@ def _relevance(case: Case, pairs: Tensor) -> Contributions:
 
 
 def _integrated_gradients(case: Case, pairs: Tensor) -> Contributions:
-    """Integrate the gradients of messages and of inputs, each scaled from 0 to 1."""
+    """Integrate the gradients of messages, or of inputs if the case does not name edges."""
     totals = _zeros(case, pairs, "integrated_gradients")
+    assert totals.directions is not None
     points, weights = np.polynomial.legendre.leggauss(POINTS)
     for scale, weight in zip((points + 1) / 2, weights / 2, strict=True):
         if case.by_edge:
             steps, _ = _record(case, [ScaledMessages(case, scale)])
-            edges = _of_edges(case, steps, pairs, "messages").edges
-            totals.edges.add_(edges, alpha=weight)
-        if not (case.by_edge and case.whole_graph):
-            totals.members.add_(_record(case, inputs=Inputs(case, scale))[1], alpha=weight)
-    return totals
+            messages = _of_edges(case, steps, pairs, "messages")
+            assert messages.directions is not None
+            totals.directions.add_(messages.directions, alpha=weight)
+            members = messages.members
+        else:
+            _, members = _record(case, inputs=Inputs(case, scale))
+        totals.members.add_(members, alpha=weight)
+    return _joined(totals)
 
 
 def _zeros(case: Case, pairs: Tensor, method: str) -> Contributions:
-    return Contributions(torch.zeros(len(case.labels)), pairs, torch.zeros(pairs.shape[1]), method)
+    members, directions = torch.zeros(len(case.labels)), torch.zeros(2, pairs.shape[1])
+    return Contributions(members, pairs, directions[0], method, directions)
+
+
+def _joined(totals: Contributions) -> Contributions:
+    """Return contributions with the edges summed over both directions."""
+    assert totals.directions is not None
+    return replace(totals, edges=totals.directions.sum(0))
 
 
 def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
@@ -291,7 +315,8 @@ def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
 
 def _add(case: Case, graph: Graph, edge_values: Tensor, totals: Contributions) -> None:
     """Add the contribution of each edge to those of its source and of the pair of its ends."""
-    members, edges = totals.members, totals.edges
+    members, directions = totals.members, totals.directions
+    assert directions is not None
     keys = pair_keys(totals.pairs[0], totals.pairs[1], len(case.labels))
     member = case.members(graph.num_sources)
     assert member is not None
@@ -304,13 +329,15 @@ def _add(case: Case, graph: Graph, edge_values: Tensor, totals: Contributions) -
     counts = (source >= 0) & (source != target)
     members.index_add_(0, source[counts], edge_values[counts])
     counts &= target >= 0
-    edge_keys = pair_keys(source[counts], target[counts], len(case.labels))
-    edges.index_add_(0, torch.searchsorted(keys, edge_keys), edge_values[counts])
+    source, target = source[counts], target[counts]
+    position = torch.searchsorted(keys, pair_keys(source, target, len(case.labels)))
+    directions.index_put_(((source > target).long(), position), edge_values[counts], True)
 
 
 def _sum_over_heads(edge_values: Tensor) -> Tensor:
     """Sum edge values ``[..., E, H]`` over batch dimensions and heads, to ``[E]``."""
-    return edge_values.float().sum(-1).reshape(-1, edge_values.shape[-2]).sum(0)
+    edge_values = edge_values.to(torch.get_default_dtype())
+    return edge_values.sum(-1).reshape(-1, edge_values.shape[-2]).sum(0)
 
 
 def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
@@ -338,14 +365,14 @@ def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
     assert member is not None
     members = torch.zeros(len(case.labels))
     members.index_add_(0, member[member >= 0], reach[member >= 0])
-    return replace(totals, members=members)
+    return replace(_joined(totals), members=members)
 
 
 def _removed(case: Case, pairs: Tensor) -> Contributions:
     """Compute the decrease of the score without each member or edge."""
     with torch.no_grad():
         score = case.score().sum()
-    decreases = _zeros(case, pairs, "removed")
+    decreases = replace(_zeros(case, pairs, "removed"), directions=None)
     if case.by_edge:
         for pair in named_pairs(case, pairs).tolist():
             decreases.edges[pair] = score - without(case, pairs=pairs[:, pair : pair + 1]).sum()

@@ -21,7 +21,6 @@ from edgewise.explain.edges_left_out import (
 )
 from edgewise.graphs import Edges, Graph
 
-
 COMPUTE = {"gradient": gradients_of_gains, "left_out": effects_left_out}
 """Functions that compute the contributions of attended edges; else those of their messages."""
 

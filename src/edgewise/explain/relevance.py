@@ -7,7 +7,7 @@ Layer-wise relevance propagation is gradient × input with a modified gradient. 
 * activation y = f(x) with f(0) = 0, identity rule :math:`R_x = R_y`: :math:`g_x = g_y f(x) / x`.
 * norm, identity rule: the standard deviation is a constant.
 * softmax, Taylor expansion: the gradient, as without rules.
-* product of two terms, uniform rule: :math:`g_x = \tfrac12 y \, g_{xy}`. Attention has two products:
+* product of two terms, uniform rule: :math:`g_x = \tfrac12 y \, g_{xy}`. Attention has two:
   of query and key, and of weights and values.
 
 The rules change the backward pass only, so they hold for every model, graph and engine.
