@@ -3,9 +3,9 @@
     python -m benchmarks.fidelity RUN [--input FILE] [--cases 200] [--per-input N] [--gnn-explainer]
 
 An attribution method names the parts of an input (such as words or edges) that a prediction depends
-on most: a fifth of the parts, at most 10. Fid+ is the decrease of the probability of the predicted
-answer if the named parts are deleted. Fid- is its decrease if all other parts are deleted. If the
-model predicts a number, both are the absolute change of this number. The method ``random`` names as
+on most, by absolute contribution: a fifth of the parts, at most 10. Fid+ is the absolute change of
+the probability of the predicted answer, or of a predicted number, if the named parts are deleted.
+Fid- is its absolute change if all other parts are deleted. The method ``random`` names as
 many parts at random.
 
 Inputs come from FILE. Without it, they are nodes, users or histories of the training data in random
@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +44,7 @@ from edgewise.app.runs import Run
 from edgewise.explain.attribution import Case, Contributions, Method, contributions
 from edgewise.explain.fidelity import fidelity
 
-METHODS: tuple[Method, ...] = ("left_out", "gradient", "attention", "rollout", "removed")
+METHODS: tuple[Method, ...] = tuple(name for name in get_args(Method) if name != "auto")
 MOST_REMOVED = 500
 """The method ``removed`` is left out for cases with more edges, because it would take too long."""
 
@@ -251,7 +251,7 @@ def main() -> None:
     for case in cases_of(run, arguments.input, arguments.per_input):
         if len(sizes) == arguments.cases:
             break
-        first = measure(case, "left_out", rows)
+        first = measure(case, METHODS[0], rows)
         if first is None:
             continue
         count, values = first
