@@ -3,9 +3,9 @@
     python -m benchmarks.fidelity RUN [--input FILE] [--cases 200] [--per-input N] [--gnn-explainer]
 
 An attribution method names the parts of an input (such as words or edges) that a prediction depends
-on most, by absolute contribution: a fifth of the parts, at most 10. Fid+ is the absolute change of
-the probability of the predicted answer, or of a predicted number, if the named parts are deleted.
-Fid- is its absolute change if all other parts are deleted. The method ``random`` names as
+on most: a fifth of the parts, at most 10. Fid+ is the decrease of the probability of the predicted
+answer if the named parts are deleted. Fid- is its decrease if all other parts are deleted. If the
+model predicts a number, both are the absolute change of this number. The method ``random`` names as
 many parts at random.
 
 Inputs come from FILE. Without it, they are nodes, users or histories of the training data in random

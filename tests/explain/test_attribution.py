@@ -103,18 +103,16 @@ def test_the_answer_itself_is_not_listed() -> None:
 
 
 def test_fidelity_deletes_the_named_edges_and_the_others() -> None:
-    torch.manual_seed(5)
+    torch.manual_seed(1)
     case = node_case(gat(4, 3).eval(), torch.randn(5, 4))
     found = contributions(case, "removed")
     result = fidelity(case, found, fraction=0.4)
     assert result is not None
     assert (result.parts, result.of) == (2, 5)
-    order = found.edges.abs().argsort(descending=True)
-    assert order.tolist() != found.edges.argsort(descending=True).tolist()
+    order = found.edges.argsort(descending=True)
     for value, gone in ((result.plus, order[:2]), (result.minus, order[2:])):
         rest = without(case, pairs=found.pairs[:, gone]).sigmoid()
-        change = (case.score().sigmoid() - rest).detach().abs()
-        torch.testing.assert_close(torch.tensor([value]), change)
+        torch.testing.assert_close(torch.tensor([value]), (case.score().sigmoid() - rest).detach())
 
 
 def test_directions_of_opposite_effect_do_not_cancel() -> None:
@@ -295,10 +293,10 @@ def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyP
     whole.__dict__["field"] = None  # computes all nodes
     assert contributions(whole).method == "removed"
     monkeypatch.setattr(attribution, "MOST_REMOVED", 3)
-    assert contributions(whole).method == "integrated_gradients"
+    assert contributions(whole).method == "relevance"
     assert contributions(case).method == "removed"
     monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
-    assert contributions(case).method == "integrated_gradients"
+    assert contributions(case).method == "relevance"
     by_member = replace(case, by_edge=False, whole_graph=False)
     assert contributions(by_member).method == "left_out"
 

@@ -12,7 +12,7 @@ from edgewise.explain.attribution import Case, Contributions, listed, named_pair
 
 @dataclass(frozen=True)
 class Fidelity:
-    """Absolute change of a prediction without parts, in probability or units of the property.
+    """Change of a prediction if parts are deleted, in probability or in units of the property.
 
     Attributes:
         plus: Fid+, the change without the named (most important) parts; higher is better.
@@ -37,19 +37,23 @@ def fidelity(
 ) -> Fidelity | None:
     """Measure Fid+ and Fid- of an attribution (Amara et al., GraphFramEx, 2022).
 
-    The named parts are the ``fraction`` of highest absolute contribution, from one to ``most``,
-    or random parts as a baseline. The result is None for a case of fewer than two parts.
+    The named parts are the ``fraction`` of highest contribution, at least one and at most ``most``,
+    or random parts as a baseline. Parts against the answer are not named, because deleting them
+    together with parts for it would cancel; for a property, parts are ranked by absolute
+    contribution. The result is None for a case of fewer than two parts.
     """
     if case.by_edge:
         indices = named_pairs(case, scores.pairs)
-        values = scores.strengths[indices]
+        values = (scores.edges if case.is_odds else scores.strengths)[indices]
     else:
         indices = listed(case).nonzero()[:, 0]
-        values = scores.members[indices].abs()
+        values = scores.members[indices]
     count = len(indices)
     if count < 2:
         return None
     size = min(max(1, round(fraction * count)), most, count - 1)
+    if not case.is_odds:  # for a property, the sign of a change has no meaning
+        values = values.abs()
     if random is None:
         order = values.argsort(descending=True, stable=True)
     else:
@@ -58,7 +62,9 @@ def fidelity(
         prediction = _prediction(case, case.score())
         plus = prediction - _without(case, scores, indices[order[:size]])
         minus = prediction - _without(case, scores, indices[order[size:]])
-    return Fidelity(abs(plus), abs(minus), size, count)
+    if not case.is_odds:
+        plus, minus = abs(plus), abs(minus)
+    return Fidelity(plus, minus, size, count)
 
 
 def _without(case: Case, scores: Contributions, indices: Tensor) -> float:
