@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +44,7 @@ from edgewise.app.runs import Run
 from edgewise.explain.attribution import Case, Contributions, Method, contributions
 from edgewise.explain.fidelity import fidelity
 
-METHODS: tuple[Method, ...] = ("left_out", "gradient", "attention", "rollout", "removed")
+METHODS: tuple[Method, ...] = tuple(name for name in get_args(Method) if name != "auto")
 MOST_REMOVED = 500
 """The method ``removed`` is left out for cases with more edges, because it would take too long."""
 
@@ -251,7 +251,7 @@ def main() -> None:
     for case in cases_of(run, arguments.input, arguments.per_input):
         if len(sizes) == arguments.cases:
             break
-        first = measure(case, "left_out", rows)
+        first = measure(case, METHODS[0], rows)
         if first is None:
             continue
         count, values = first

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from edgewise.explain import attribution
 from edgewise.explain.attribution import (
     Case,
     Contributions,
+    Method,
     contributions,
     listed,
     named_pairs,
@@ -23,6 +25,7 @@ from edgewise.explain.attribution import (
 from edgewise.explain.fidelity import fidelity
 from edgewise.layers import MultiHeadAttention, Pool
 from edgewise.models import gat, gcn, graphsage
+from edgewise.models.gin import GINLayer
 
 INDEX = torch.tensor([[0, 1, 2, 3, 4, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 0, 1, 2, 3, 4]])
 
@@ -84,7 +87,7 @@ def test_a_removed_member_is_read_by_nobody() -> None:
     torch.testing.assert_close(without(case, last), score(x[:4]))
 
 
-@pytest.mark.parametrize("method", ["left_out", "gradient", "attention", "rollout", "removed"])
+@pytest.mark.parametrize("method", [name for name in get_args(Method) if name != "auto"])
 def test_nodes_that_the_answer_does_not_depend_on_contribute_nothing(method: str) -> None:
     index = torch.tensor([[1, 2, 3, 4], [0, 1, 4, 3]])
     case = node_case(gat(4, 3).eval(), torch.randn(5, 4), index)
@@ -110,6 +113,83 @@ def test_fidelity_deletes_the_named_edges_and_the_others() -> None:
     for value, gone in ((result.plus, order[:2]), (result.minus, order[2:])):
         rest = without(case, pairs=found.pairs[:, gone]).sigmoid()
         torch.testing.assert_close(torch.tensor([value]), (case.score().sigmoid() - rest).detach())
+
+
+def test_directions_of_opposite_effect_do_not_cancel() -> None:
+    values = torch.tensor([[1.0, 0.3], [-1.0, 0.3]])
+    scores = Contributions(torch.zeros(3), torch.zeros(2, 2), values.sum(0), "left_out", values)
+    assert scores.strengths.tolist() == pytest.approx([2.0, 0.6])
+    scores = contributions(node_case(gat(4, 3).eval(), torch.randn(5, 4)), "left_out")
+    assert scores.directions is not None
+    torch.testing.assert_close(scores.directions.sum(0), scores.edges)
+    removed = contributions(node_case(gat(4, 3).eval(), torch.randn(5, 4)), "removed")
+    torch.testing.assert_close(removed.strengths, removed.edges.abs())
+
+
+@pytest.mark.parametrize("method", ["gradient", "left_out", "relevance", "integrated_gradients"])
+def test_gradients_of_means_are_divided_by_the_number_of_sources(method: Any) -> None:
+    linear, pool, x = nn.Linear(4, 1, bias=False), Pool("mean"), torch.randn(5, 4)
+    case = Case(lambda: pool(linear(x)), torch.arange(5), list("abcde"))
+    outputs = linear(x)[:, 0].detach()
+    expected = outputs / 5
+    if method == "left_out":  # the mean of the others
+        expected = outputs.mean() - (outputs.sum() - outputs) / 4
+    torch.testing.assert_close(contributions(case, method).members, expected)
+
+
+def gradient_of_maximum() -> Tensor:
+    pool = Pool("max")
+    x = torch.tensor([[1.0], [3.0], [2.0]], requires_grad=True)
+    case = Case(lambda: pool(x), torch.arange(3), list("abc"))
+    return contributions(case, "gradient").members
+
+
+def test_only_the_maximum_has_a_gradient() -> None:
+    assert gradient_of_maximum().tolist() == [0.0, 3.0, 0.0]
+
+
+class Sum(nn.Module):
+    """Layer of PyTorch Geometric without projection before the sum."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, graph: graphs.Graph) -> Tensor:
+        out: Tensor = self.layer(x, graph.edge_index)
+        return out
+
+
+@pytest.mark.parametrize("layer", ["SAGEConv", "GINConv", "gin"])
+def test_edges_that_sum_raw_features_count(layer: str) -> None:
+    if layer == "gin":
+        model: nn.Module = GINLayer(nn.Linear(4, 1))
+    else:
+        pyg = pytest.importorskip("edgewise.interop.pyg")
+        sum_of_neighbours = pyg.SAGEConv(4, 1, aggr="sum")
+        model = Sum(sum_of_neighbours if layer == "SAGEConv" else pyg.GINConv(nn.Linear(4, 1)))
+    case = node_case(model, torch.randn(5, 4))
+    exact = contributions(case, "removed").edges
+    assert bool(exact.any())
+    for method in ("left_out", "gradient", "relevance", "integrated_gradients"):
+        scores = contributions(case, method)  # type: ignore[arg-type]
+        torch.testing.assert_close(scores.edges, exact, atol=1e-5, rtol=1e-4)
+
+
+def test_weights_of_edges_are_no_messages() -> None:
+    """The degrees of GCN, sums of edge weights, have no path from weight 0."""
+    pyg = pytest.importorskip("edgewise.interop.pyg")
+    layer = pyg.GCNConv(4, 1)
+    x, weight = torch.randn(5, 4), torch.rand(INDEX.shape[1])
+    own = torch.tensor([0])
+    labels = [str(node) for node in range(5)]
+    case = Case(
+        lambda: layer(x, INDEX, weight)[own, 0], torch.arange(5), labels, own=own, by_edge=True
+    )
+    for method in ("left_out", "integrated_gradients"):
+        scores = contributions(case, method)  # type: ignore[arg-type]
+        assert bool(scores.edges.isfinite().all())
+        assert scores.edges.nonzero()[:, 0].tolist() == [0, 1]
 
 
 def large_case(model: nn.Module) -> Case:
@@ -163,7 +243,7 @@ def test_only_what_changes_is_computed_again(make: Any, sizes: dict[str, int]) -
     whole.__dict__["field"] = None  # computes all nodes
     assert case.field is not None
     assert len(case.field.edges[-1]) < 20
-    for method in ("attention", "left_out", "gradient", "rollout", "removed"):
+    for method in [name for name in get_args(Method) if name != "auto"]:
         first, second = contributions(case, method), contributions(whole, method)
         pairs = first.pairs[:, named_pairs(case, first.pairs)]
         found = by_pair(first, named_pairs(case, first.pairs))
@@ -213,10 +293,12 @@ def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyP
     whole.__dict__["field"] = None  # computes all nodes
     assert contributions(whole).method == "removed"
     monkeypatch.setattr(attribution, "MOST_REMOVED", 3)
-    assert contributions(whole).method == "left_out"
+    assert contributions(whole).method == "relevance"
     assert contributions(case).method == "removed"
     monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
-    assert contributions(case).method == "left_out"
+    assert contributions(case).method == "relevance"
+    by_member = replace(case, by_edge=False, whole_graph=False)
+    assert contributions(by_member).method == "left_out"
 
 
 def test_the_page_says_which_method_is_the_default() -> None:

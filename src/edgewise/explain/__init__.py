@@ -18,6 +18,7 @@ from edgewise.explain.heads import (
     statistics,
 )
 from edgewise.explain.losses import recorded_batch
+from edgewise.explain.model_attributions import attributions
 from edgewise.explain.page import write_page
 from edgewise.explain.pruning import layers_with_heads, least_important, prune
 from edgewise.explain.record import LayerRecord, Recorded, record
@@ -31,6 +32,7 @@ __all__ = [
     "LayerRecord",
     "Observations",
     "Recorded",
+    "attributions",
     "centralities",
     "contributions",
     "draw_head",

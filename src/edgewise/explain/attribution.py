@@ -9,6 +9,13 @@ compute a contribution of each edge in each layer:
   is left out (:mod:`edgewise.explain.edges_left_out`), negated.
 * ``"gradient"``: for attention, gradient × gain, a factor 1 on the score of an edge; for sums,
   gradient × weight of the edge.
+* ``"relevance"``: AttnLRP (:mod:`edgewise.explain.relevance`): gradient × message for edges and
+  gradient × input for members, in one backward pass with a modified gradient.
+* ``"integrated_gradients"``: gradient × message and gradient × input, integrated along a path on
+  which all messages, or all inputs, are multiplied by a number from 0 to 1 (Sundararajan et al.,
+  2017). If the case names edges, the contributions of all edges, including self-loops, sum to the
+  score minus that without messages; otherwise those of all members sum to the score minus that
+  of inputs of 0.
 * ``"attention"``: attention weights summed over heads and layers, similar to PyTorch Geometric's
   ``AttentionExplainer(reduce="mean")``.
 * ``"rollout"``: attention weights multiplied over layers (Abnar and Zuidema, 2020).
@@ -19,18 +26,21 @@ The method ``"removed"`` is exact: one forward pass without each part.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.hooks import intercepting, without_interception
+from edgewise.attention.hooks import Interceptor, intercepting, without_interception
 from edgewise.explain.calls import Step, Tape
+from edgewise.explain.relevance import Inputs, Relevance, ScaledMessages
 from edgewise.explain.removal import (
     ReceptiveField,
     Removal,
@@ -40,7 +50,18 @@ from edgewise.explain.removal import (
 )
 from edgewise.graphs import Graph
 
-Method = Literal["auto", "left_out", "gradient", "attention", "rollout", "removed"]
+Method = Literal[
+    "auto",
+    "left_out",
+    "gradient",
+    "relevance",
+    "integrated_gradients",
+    "attention",
+    "rollout",
+    "removed",
+]
+POINTS = 8
+"""Number of points of Gauss-Legendre quadrature for ``"integrated_gradients"``."""
 MOST_REMOVED = 64
 """Maximum number of parts for which ``"auto"`` chooses ``"removed"``."""
 MOST_NODES = 2_000_000
@@ -100,32 +121,38 @@ class Contributions:
         edges: contribution of the edges between each pair, ``[P]``, over both directions and all
             layers.
         method: name of the method that computed the contributions.
+        directions: contribution of the edges from the smaller to the larger index, and back,
+            ``[2, P]``; ``None`` if both were removed together.
     """
 
     members: Tensor
     pairs: Tensor
     edges: Tensor
     method: str
+    directions: Tensor | None = None
+
+    @property
+    def strengths(self) -> Tensor:
+        """Absolute contribution of each pair, ``[P]``, to rank pairs by: directions of opposite
+        signs do not cancel.
+        """
+        return self.edges.abs() if self.directions is None else self.directions.abs().sum(0)
 
 
 def contributions(case: Case, method: Method = "auto") -> Contributions:
     """Attribute the score of an answer to the members of the input and to edges.
 
-    The methods are ``"left_out"``, ``"gradient"``, ``"attention"``, ``"rollout"`` and
-    ``"removed"``; see :mod:`edgewise.explain.attribution`. ``"auto"`` chooses ``"removed"`` for at
-    most ``MOST_REMOVED`` parts (in a large graph also if parts times nodes are at most
-    ``MOST_NODES``), and otherwise ``"left_out"``: the most faithful choice for all kinds of runs
-    but one (``docs/howto/explain.md``).
+    The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
+    ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
+    ``"auto"`` chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if
+    parts times nodes are at most ``MOST_NODES``). For more edges it chooses
+    ``"relevance"``, and for more members ``"left_out"`` (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
     """
     check_choice("method", method, get_args(Method))
-    steps = [
-        (step, gradients)
-        for step, gradients in _record(case)
-        if case.members(step.graph.num_sources) is not None
-    ]
+    steps, _ = _record(case)
     if not steps:
         raise ArgumentError(
             "run",
@@ -140,17 +167,18 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
         nodes = 0 if case.field is None else removals * len(case.member)
         is_fast = removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES
-        method = "removed" if is_fast else "left_out"
+        method = "relevance" if case.by_edge else "left_out"
+        method = "removed" if is_fast else method
     if method == "removed":
         return _removed(case, pairs)
-    with torch.no_grad(), without_interception():
-        if method == "rollout":
+    if method == "relevance":
+        return _relevance(case, pairs)
+    if method == "integrated_gradients":
+        return _integrated_gradients(case, pairs)
+    if method == "rollout":
+        with torch.no_grad(), without_interception():
             return _rollout(case, [step for step, _ in steps], pairs)
-        totals = _zeros(case, pairs, method)
-        for step, gradients in steps:
-            edge_values = step.contributions(method, gradients)
-            _add(case, step.graph, _sum_over_heads(edge_values), totals)
-    return totals
+    return _of_edges(case, steps, pairs, method)
 
 
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
@@ -187,26 +215,89 @@ Gradients = tuple[Tensor | None, Tensor | None]
 """Gradients of the score with respect to the output and the log-sum-exp of a call."""
 
 
-def _record(case: Case) -> list[tuple[Step, Gradients]]:
-    """Run the model, and record the attention and aggregation calls that affect the score."""
+def _record(
+    case: Case, rules: Sequence[Interceptor] = (), inputs: Inputs | None = None
+) -> tuple[list[tuple[Step, Gradients]], Tensor]:
+    """Run the model once forward and backward.
+
+    Return the attention and aggregation calls over members that affect the score, with the
+    gradients of the score, and gradient × input of each member if ``inputs`` are given.
+    """
     tape = Tape()
-    with torch.enable_grad(), intercepting(tape):
+    with torch.enable_grad(), intercepting(*rules, tape), inputs or nullcontext():
         score = case.score().sum()
     steps = tape.steps
     if case.field is not None:
         steps = [step.on_edges(e) for step, e in zip(steps, case.field.around, strict=True)]
-    steps = [step for step in steps if step.out.requires_grad]
-    if not steps:
-        return []
-    lses = {i: s.lse for i, s in enumerate(steps) if s.lse is not None and s.lse.requires_grad}
-    tensors = [*(step.out for step in steps), *lses.values()]
-    gradients = torch.autograd.grad(score, tensors, allow_unused=True)
-    lse_gradients = dict(zip(lses, gradients[len(steps) :], strict=True))
-    return [(step, (gradients[i], lse_gradients.get(i))) for i, step in enumerate(steps)]
+    steps = [
+        step
+        for step in steps
+        if step.out.requires_grad and case.members(step.graph.num_sources) is not None
+    ]
+    lses = [step.lse for step in steps if step.lse is not None and step.lse.requires_grad]
+    leaves = [] if inputs is None else inputs.leaves
+    tensors = [*(step.out for step in steps), *lses, *(leaf for _, leaf in leaves)]
+    gradients = torch.autograd.grad(score, tensors, allow_unused=True) if tensors else ()
+    remaining = iter(gradients)
+    of_outputs, of_lses = (list(islice(remaining, len(x))) for x in (steps, lses))
+    of_leaves = list(remaining)
+    of_lse = {id(lse): gradient for lse, gradient in zip(lses, of_lses, strict=True)}
+    members = torch.zeros(len(case.labels))
+    counts = case.member >= 0
+    for (x, _), gradient in zip(leaves, of_leaves, strict=True):
+        if gradient is not None:
+            rows = (x * gradient).to(members).sum(-1).reshape(-1, len(counts)).sum(0)
+            members.index_add_(0, case.member[counts], rows[counts])
+    pairs = zip(steps, of_outputs, strict=True)
+    return [(step, (gradient, of_lse.get(id(step.lse)))) for step, gradient in pairs], members
+
+
+def _of_edges(
+    case: Case, steps: Sequence[tuple[Step, Gradients]], pairs: Tensor, method: str
+) -> Contributions:
+    """Sum the contributions of edges to those of members and pairs."""
+    totals = _zeros(case, pairs, method)
+    with torch.no_grad(), without_interception():
+        for step, gradients in steps:
+            edge_values = step.contributions(method, gradients)
+            _add(case, step.graph, _sum_over_heads(edge_values), totals)
+    return _joined(totals)
+
+
+def _relevance(case: Case, pairs: Tensor) -> Contributions:
+    """Compute the relevance of members and messages by AttnLRP."""
+    rules = Relevance(case)
+    steps, members = _record(case, [rules], rules)
+    return replace(_of_edges(case, steps, pairs, "relevance"), members=members)
+
+
+def _integrated_gradients(case: Case, pairs: Tensor) -> Contributions:
+    """Integrate the gradients of messages, or of inputs if the case does not name edges."""
+    totals = _zeros(case, pairs, "integrated_gradients")
+    assert totals.directions is not None
+    points, weights = np.polynomial.legendre.leggauss(POINTS)
+    for scale, weight in zip((points + 1) / 2, weights / 2, strict=True):
+        if case.by_edge:
+            steps, _ = _record(case, [ScaledMessages(case, scale)])
+            messages = _of_edges(case, steps, pairs, "messages")
+            assert messages.directions is not None
+            totals.directions.add_(messages.directions, alpha=weight)
+            members = messages.members
+        else:
+            _, members = _record(case, inputs=Inputs(case, scale))
+        totals.members.add_(members, alpha=weight)
+    return _joined(totals)
 
 
 def _zeros(case: Case, pairs: Tensor, method: str) -> Contributions:
-    return Contributions(torch.zeros(len(case.labels)), pairs, torch.zeros(pairs.shape[1]), method)
+    members, directions = torch.zeros(len(case.labels)), torch.zeros(2, pairs.shape[1])
+    return Contributions(members, pairs, directions[0], method, directions)
+
+
+def _joined(totals: Contributions) -> Contributions:
+    """Return contributions with the edges summed over both directions."""
+    assert totals.directions is not None
+    return replace(totals, edges=totals.directions.sum(0))
 
 
 def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
@@ -225,7 +316,8 @@ def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
 
 def _add(case: Case, graph: Graph, edge_values: Tensor, totals: Contributions) -> None:
     """Add the contribution of each edge to those of its source and of the pair of its ends."""
-    members, edges = totals.members, totals.edges
+    members, directions = totals.members, totals.directions
+    assert directions is not None
     keys = pair_keys(totals.pairs[0], totals.pairs[1], len(case.labels))
     member = case.members(graph.num_sources)
     assert member is not None
@@ -238,13 +330,15 @@ def _add(case: Case, graph: Graph, edge_values: Tensor, totals: Contributions) -
     counts = (source >= 0) & (source != target)
     members.index_add_(0, source[counts], edge_values[counts])
     counts &= target >= 0
-    edge_keys = pair_keys(source[counts], target[counts], len(case.labels))
-    edges.index_add_(0, torch.searchsorted(keys, edge_keys), edge_values[counts])
+    source, target = source[counts], target[counts]
+    position = torch.searchsorted(keys, pair_keys(source, target, len(case.labels)))
+    directions.index_put_(((source > target).long(), position), edge_values[counts], True)
 
 
 def _sum_over_heads(edge_values: Tensor) -> Tensor:
     """Sum edge values ``[..., E, H]`` over batch dimensions and heads, to ``[E]``."""
-    return edge_values.float().sum(-1).reshape(-1, edge_values.shape[-2]).sum(0)
+    edge_values = edge_values.to(torch.get_default_dtype())
+    return edge_values.sum(-1).reshape(-1, edge_values.shape[-2]).sum(0)
 
 
 def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
@@ -272,14 +366,14 @@ def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
     assert member is not None
     members = torch.zeros(len(case.labels))
     members.index_add_(0, member[member >= 0], reach[member >= 0])
-    return replace(totals, members=members)
+    return replace(_joined(totals), members=members)
 
 
 def _removed(case: Case, pairs: Tensor) -> Contributions:
     """Compute the decrease of the score without each member or edge."""
     with torch.no_grad():
         score = case.score().sum()
-    decreases = _zeros(case, pairs, "removed")
+    decreases = replace(_zeros(case, pairs, "removed"), directions=None)
     if case.by_edge:
         for pair in named_pairs(case, pairs).tolist():
             decreases.edges[pair] = score - without(case, pairs=pairs[:, pair : pair + 1]).sum()

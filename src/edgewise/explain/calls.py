@@ -10,15 +10,19 @@ import torch
 from torch import Tensor
 
 from edgewise.attention.hooks import Interceptor
-from edgewise.attention.scores import Dot
-from edgewise.attention.steps import attention_weights, edge_scores
+from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.explain.edges_left_out import (
     effects_left_out,
     effects_of_aggregation,
+    gradients_of_attended,
     gradients_of_gains,
+    gradients_of_messages,
 )
 from edgewise.graphs import Edges, Graph
+
+COMPUTE = {"gradient": gradients_of_gains, "left_out": effects_left_out}
+"""Functions that compute the contributions of attended edges; else those of their messages."""
 
 
 @dataclass(eq=False)
@@ -55,17 +59,15 @@ class Step:
             return self.weights() * 0.0
         if self.call is None:
             assert self.value is not None
-            if method == "gradient":
-                dot = edge_scores(gradient, self.value, self.graph, score=Dot(scale=1.0))
-                return dot if self.weight is None else dot * self.weight
-            return -effects_of_aggregation(
-                self.value, self.weight, self.graph, self.reduce, gradient
-            )
+            terms = self.value, self.weight, self.graph, self.reduce, gradient
+            if method == "left_out":
+                return -effects_of_aggregation(*terms)
+            return gradients_of_messages(*terms)
         call = self.call
-        compute = gradients_of_gains if method == "gradient" else effects_left_out
+        compute = COMPUTE.get(method, gradients_of_attended)
         nodes = call.query, call.key, call.value
         effects = compute(*nodes, self.graph, gradient, **terms_of(call))
-        if method == "gradient":
+        if method != "left_out":
             return effects
         if lse_gradient is not None:  # Without the edge, the log-sum-exp changes by log(1 - w).
             lse_change = torch.log1p(-self.weights().clamp(max=1 - 1e-6))
@@ -106,8 +108,16 @@ class Tape(Interceptor):
         compute: Callable[..., Tensor],
     ) -> Tensor:
         out = compute(value, weight, graph, reduce)
+        is_between_nodes = graph.num_sources == graph.num_targets and not is_degree(value, weight)
+        if torch.is_grad_enabled() and is_between_nodes and not out.requires_grad:
+            out = out.detach().requires_grad_()  # Raw features need no gradient; their sums do.
         self.steps.append(Step(graph, out, value=value, weight=weight, reduce=reduce))
         return out
+
+
+def is_degree(value: Tensor, weight: Tensor | None) -> bool:
+    """Return whether a call sums edge weights, times ones, instead of messages."""
+    return weight is not None and value.shape[-2:].numel() == 1 and not value.requires_grad
 
 
 def terms_of(call: AttentionCall) -> dict[str, Any]:

@@ -97,6 +97,33 @@ def gradients_of_gains(
     return score * weights * (_along(gradient, value, graph, {}) - at_target)
 
 
+def gradients_of_attended(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    gradient: Tensor,
+    **options: Unpack[AttendOptions],
+) -> Tensor:
+    """Compute the gradient with respect to a factor 1 of each message, weight times value."""
+    weights = attention_weights(query, key, graph, **_without(options, "edge_value", "dropout"))
+    return weights * _along(gradient, value, graph, options)
+
+
+def gradients_of_messages(
+    value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, gradient: Tensor
+) -> Tensor:
+    """Compute the gradient of a score of the model with respect to a factor 1 of each edge's
+    message in :func:`edgewise.aggregate`, ``[..., E, H]``.
+    """
+    with torch.enable_grad():
+        factor = value.new_ones(*value.shape[:-3], graph.num_edges, value.shape[-2])
+        factor.requires_grad_()
+        weights = factor if weight is None else factor * weight.detach()
+        out = aggregate(value.detach(), graph, weight=weights, reduce=reduce)
+    return torch.autograd.grad(out, factor, gradient)[0]
+
+
 def effects_of_aggregation(
     value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce, gradient: Tensor
 ) -> Tensor:

@@ -38,11 +38,13 @@ def fidelity(
     """Measure Fid+ and Fid- of an attribution (Amara et al., GraphFramEx, 2022).
 
     The named parts are the ``fraction`` of highest contribution, at least one and at most ``most``,
-    or random parts as a baseline. The result is None for a case of fewer than two parts.
+    or random parts as a baseline. Parts against the answer are not named, because deleting them
+    together with parts for it would cancel; for a property, parts are ranked by absolute
+    contribution. The result is None for a case of fewer than two parts.
     """
     if case.by_edge:
         indices = named_pairs(case, scores.pairs)
-        values = scores.edges[indices]
+        values = (scores.edges if case.is_odds else scores.strengths)[indices]
     else:
         indices = listed(case).nonzero()[:, 0]
         values = scores.members[indices]

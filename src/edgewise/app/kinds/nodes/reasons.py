@@ -170,6 +170,7 @@ class NodeCases:
                         packed.pairs[:, edge_range] - start,
                         packed.edges[edge_range],
                         method,
+                        None if packed.directions is None else packed.directions[:, edge_range],
                     ),
                 )
 
