@@ -1,0 +1,333 @@
+"""FlexAttention on graphs, compared with a dense computation and with PyTorch's eager function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import flex_attention as torch_flex
+
+from edgewise import ArgumentError
+from edgewise.graphs import Edges, Graph, Intervals, Runs
+from edgewise.interop import flex
+from edgewise.interop.flex import blocks, create_block_mask, flex_attention
+from edgewise.interop.flex.masks import mask_of
+from edgewise.interop.flex.score_mods import Terms, recognise
+
+BATCH, HEADS, TOKENS, WIDTH = 2, 4, 72, 8
+SIZES = BATCH, HEADS, TOKENS, TOKENS
+CPU = torch.device("cpu")
+Function = Callable[..., Tensor]
+
+generator = torch.Generator().manual_seed(0)
+DOCUMENT = torch.arange(6).repeat_interleave(torch.tensor([3, 0, 20, 1, 40, 8]))
+SHUFFLED = DOCUMENT[torch.randperm(TOKENS, generator=generator)]
+FIRST = torch.tensor([3, 0, 20, 1, 40, 8]).cumsum(0) - torch.tensor([3, 0, 20, 1, 40, 8])
+LENGTHS, PREFIXES = torch.tensor([50, TOKENS]), torch.tensor([10, 31])
+RANDOM = torch.rand(TOKENS, TOKENS, generator=generator) < 0.1
+TABLE = torch.rand(TOKENS // 8, TOKENS // 8, generator=generator) < 0.3
+START, STOP = torch.tensor([0, 12, 40]), torch.tensor([12, 50, TOKENS])
+
+
+def causal(_b: Tensor, _h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+    return q >= kv
+
+
+def window(_b: Tensor, _h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+    return (q - kv).abs() <= 9
+
+
+def image_window(_b: Tensor, _h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+    """Neighbourhoods of 5 × 5 pixels of an image of 8 × 9, moved inwards at the border."""
+    row, column = (q // 9).clamp(2, 5), (q % 9).clamp(2, 6)
+    return ((kv // 9 - row).abs() <= 2) & ((kv % 9 - column).abs() <= 2)
+
+
+MASKS: dict[str, Function] = {
+    "causal": causal,
+    "sliding window": torch_flex.and_masks(causal, window),
+    "symmetric window": window,
+    "sink and window": torch_flex.or_masks(
+        torch_flex.and_masks(causal, window), lambda b, h, q, kv: (kv < 4) & (q >= kv)
+    ),
+    "global": lambda b, h, q, kv: window(b, h, q, kv) | (q == 0) | (kv == 0),
+    "dilated": lambda b, h, q, kv: ((q - kv).abs() <= 12) & ((q - kv) % 3 == 0),
+    "prefix": lambda b, h, q, kv: (kv < 20) | (q >= kv),
+    "documents": lambda b, h, q, kv: DOCUMENT[q] == DOCUMENT[kv],
+    "causal documents": lambda b, h, q, kv: (
+        (DOCUMENT[q] == DOCUMENT[kv]) & (q - FIRST[DOCUMENT[q]] >= kv - FIRST[DOCUMENT[kv]])
+    ),
+    "shuffled documents": lambda b, h, q, kv: SHUFFLED[q] == SHUFFLED[kv],
+    "neighbourhoods": image_window,
+    "tiles": lambda b, h, q, kv: (q // 9 // 4 == kv // 9 // 4) & (q % 9 // 3 == kv % 9 // 3),
+    "blocks": lambda b, h, q, kv: TABLE[q // 8, kv // 8],
+    "random": lambda b, h, q, kv: RANDOM[q, kv],
+    "images of a text": lambda b, h, q, kv: (q >= START[kv // 24]) & (q < STOP[kv // 24]),
+    "strided": lambda b, h, q, kv: (q >= kv) & ((kv % 16 >= 14) | (q // 16 == kv // 16)),
+    "padding": lambda b, h, q, kv: (kv < LENGTHS[b]) & (q < LENGTHS[b]),
+    "prefixes": lambda b, h, q, kv: (kv < PREFIXES[b]) | (q >= kv),
+    "windows of heads": lambda b, h, q, kv: (q >= kv) & (q - kv <= 8 * h),
+    "batch and heads": lambda b, h, q, kv: (q + b >= kv) & ((h % 2 == 0) | (kv % 2 == 0)),
+    "empty": lambda b, h, q, kv: q < 0 * kv,
+}
+INTERVALS = {"causal", "sliding window", "symmetric window", "prefix", "documents"}
+INTERVALS |= {"causal documents", "padding", "prefixes", "windows of heads", "dilated", "empty"}
+INTERVALS |= {"images of a text"}
+
+Mods = dict[str, tuple[Function, list[Tensor]]]
+
+
+def mods() -> Mods:
+    """Return score_mods with the tensors that they read and that get gradients."""
+    torch.manual_seed(1)
+
+    def parameter(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64).requires_grad_()
+
+    relative, heads = parameter(HEADS, 2 * TOKENS), parameter(HEADS)
+    absolute, dense = parameter(TOKENS), parameter(HEADS, TOKENS, TOKENS)
+    left, right = parameter(BATCH, HEADS, TOKENS, 3), parameter(BATCH, TOKENS, 3)
+    cap, document = parameter(1), parameter(6)
+
+    def alibi(s: Tensor, _b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        return s + (kv - q) * torch.exp2(-(h + 1) * 8.0 / HEADS)
+
+    def buckets(s: Tensor, _b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        distance = (q - kv).abs()
+        return s + relative[h, torch.where(distance < 8, distance, 8 + distance // 9)]
+
+    def rotary(s: Tensor, b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        return s + (left[b, h, q] * right[b, kv]).sum(-1)
+
+    return {
+        "unchanged": (lambda s, b, h, q, kv: s, []),
+        "alibi": (alibi, []),
+        "relative": (lambda s, b, h, q, kv: s + relative[h, q - kv + TOKENS], [relative]),
+        "relative, left": (lambda s, b, h, q, kv: relative[h, kv - q + TOKENS] + s, [relative]),
+        "buckets": (buckets, [relative]),
+        "scaled alibi": (lambda s, b, h, q, kv: (s - (q - kv).abs() / 8) * 0.5, []),
+        "temperature": (lambda s, b, h, q, kv: s * heads[h], [heads]),
+        "scale": (lambda s, b, h, q, kv: -s / 2.5, []),
+        "query scale": (lambda s, b, h, q, kv: s * torch.log(q + 2.0), []),
+        "key scale": (lambda s, b, h, q, kv: absolute[kv] * s, [absolute]),
+        "dense bias": (lambda s, b, h, q, kv: s + dense[h, q, kv], [dense]),
+        "dense gain": (lambda s, b, h, q, kv: s * dense[h, q, kv] + 1, [dense]),
+        "key bias": (lambda s, b, h, q, kv: s + absolute[kv], [absolute]),
+        "rotary": (rotary, [left, right]),
+        "documents": (lambda s, b, h, q, kv: s + document[DOCUMENT[kv]], [document]),
+        "softcap": (lambda s, b, h, q, kv: 2 * torch.tanh(s / 2), []),
+        "learned cap": (lambda s, b, h, q, kv: cap[0] * torch.tanh(s / cap[0]), [cap]),
+        "square": (lambda s, b, h, q, kv: s * s + relative[h, q - kv + TOKENS], [relative]),
+        "causal": (lambda s, b, h, q, kv: torch.where(q >= kv, s, -float("inf")), []),
+        "causal alibi": (
+            lambda s, b, h, q, kv: torch.where(q >= kv, alibi(s, b, h, q, kv), -torch.inf),
+            [],
+        ),
+        "soft mask": (lambda s, b, h, q, kv: torch.where(kv % 2 == 0, s, s - 3), []),
+        "sparse scores": (lambda s, b, h, q, kv: torch.where(kv % 5 == 0, 2.0, s), []),
+        "no scores": (lambda s, b, h, q, kv: heads[h] * (q - kv), [heads]),
+    }
+
+
+BIASES = {"alibi", "relative", "relative, left", "buckets", "scaled alibi", "causal alibi"}
+BY_SCORE = {"softcap", "learned cap", "square"}
+
+
+def tensors(*sizes: int, heads: int = HEADS) -> list[Tensor]:
+    torch.manual_seed(0)
+    shapes = [(BATCH, count, size, WIDTH) for count, size in zip((HEADS, heads, heads), sizes)]
+    return [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+
+
+def dense(
+    nodes: list[Tensor], score_mod: Function | None = None, mask_mod: Function | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return output and log-sum-exp from a matrix of scores, by broadcasting the functions."""
+    query, key, value = nodes
+    key, value = (x.repeat_interleave(HEADS // x.shape[1], 1) for x in (key, value))
+    scores = query @ key.transpose(-1, -2) * WIDTH**-0.5
+    indices = [
+        torch.arange(size).view([-1 if i == axis else 1 for i in range(4)])
+        for axis, size in enumerate(scores.shape)
+    ]
+    if score_mod is not None:
+        scores = score_mod(scores, *indices).expand_as(scores)
+    if mask_mod is not None:
+        scores = scores.masked_fill(~mask_mod(*indices), -torch.inf)
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse[..., None].masked_fill(lse[..., None] == -torch.inf, 0)).exp()
+    return weights @ value, lse
+
+
+def assert_equal(
+    nodes: list[Tensor],
+    *,
+    score_mod: Function | None = None,
+    mask_mod: Function | None = None,
+    learned: list[Tensor] | None = None,
+    block: int = 16,
+    grouped: bool = False,
+) -> None:
+    """Compare output, log-sum-exp and all gradients with :func:`dense`."""
+    mask = None
+    if mask_mod is not None:
+        sizes = nodes[0].shape[2], nodes[1].shape[2]
+        mask = create_block_mask(mask_mod, BATCH, HEADS, *sizes, "cpu", block)
+    leaves = [*nodes, *(learned or [])]
+    expected, expected_lse = dense(nodes, score_mod, mask_mod)
+    gradient = torch.randn_like(expected)
+    expected_grads = torch.autograd.grad(expected, leaves, gradient, allow_unused=True)
+    options: dict[str, Any] = {"score_mod": score_mod, "block_mask": mask, "enable_gqa": grouped}
+    out, lse = flex_attention(*nodes, **options, return_lse=True)
+    torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(lse, expected_lse, atol=1e-10, rtol=1e-10)
+    out = flex_attention(*nodes, **options)
+    assert isinstance(out, Tensor)
+    torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-10)
+    grads = torch.autograd.grad(out, leaves, gradient, allow_unused=True)
+    for leaf, *pair in zip(leaves, grads, expected_grads, strict=True):
+        grad, expected_grad = (torch.zeros_like(leaf) if x is None else x for x in pair)
+        torch.testing.assert_close(grad, expected_grad, atol=1e-9, rtol=1e-9)
+
+
+def graph_of(mask_mod: Function, block: int = 16) -> Graph:
+    mask = create_block_mask(mask_mod, *SIZES, "cpu", block)
+    return mask_of(mask, SIZES, CPU).graph
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_is_attention_on_its_graph(name: str) -> None:
+    assert_equal(tensors(*[TOKENS] * 3), mask_mod=MASKS[name])
+
+
+@pytest.mark.parametrize("name", mods())
+def test_a_score_mod_is_the_dense_computation(name: str) -> None:
+    score_mod, learned = mods()[name]
+    assert_equal(tensors(*[TOKENS] * 3), score_mod=score_mod, learned=learned)
+
+
+@pytest.mark.parametrize("name", mods())
+@pytest.mark.parametrize("mask", ["sink and window", "random", "padding", "windows of heads"])
+def test_score_mod_and_mask_together(name: str, mask: str) -> None:
+    score_mod, learned = mods()[name]
+    assert_equal(tensors(*[TOKENS] * 3), score_mod=score_mod, mask_mod=MASKS[mask], learned=learned)
+
+
+@pytest.mark.parametrize("name", ["alibi", "dense bias", "softcap", "key scale"])
+def test_batch_and_head_dependent_masks_with_score_mods(name: str) -> None:
+    score_mod, learned = mods()[name]
+    mask_mod = MASKS["batch and heads"]
+    assert_equal(tensors(*[TOKENS] * 3), score_mod=score_mod, mask_mod=mask_mod, learned=learned)
+
+
+@pytest.mark.parametrize("name", ["alibi", "softcap", "key scale", "dense bias"])
+@pytest.mark.parametrize("mask", ["causal", "windows of heads", "padding"])
+def test_query_heads_that_share_key_heads(name: str, mask: str) -> None:
+    score_mod, learned = mods()[name]
+    nodes = tensors(*[TOKENS] * 3, heads=2)
+    assert_equal(nodes, score_mod=score_mod, mask_mod=MASKS[mask], learned=learned, grouped=True)
+
+
+@pytest.mark.parametrize("sizes", [(40, TOKENS), (TOKENS, 33), (1, TOKENS)])
+def test_other_numbers_of_queries_than_keys(sizes: tuple[int, int]) -> None:
+    nodes = tensors(sizes[0], sizes[1], sizes[1])
+    score_mods = mods()
+    for mask_mod in (causal, MASKS["prefix"], MASKS["dilated"]):
+        for name in ("alibi", "softcap"):
+            assert_equal(nodes, score_mod=score_mods[name][0], mask_mod=mask_mod)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_the_kind_of_graph_of_a_mask(name: str) -> None:
+    graph = graph_of(MASKS[name])
+    if name in INTERVALS:
+        assert isinstance(graph, Intervals | Edges if name == "empty" else Intervals)
+    else:
+        assert isinstance(graph, Edges if name == "random" else Runs | Edges)
+    indices = torch.meshgrid(*[torch.arange(size) for size in SIZES], indexing="ij")
+    assert graph.num_edges * SIZES[0] * SIZES[1] == int(
+        MASKS[name](*indices).expand(SIZES).sum()
+    ) * (graph.num_targets // TOKENS)
+
+
+def terms_of(name: str) -> Terms | None:
+    return recognise(mods()[name][0], torch.float64, CPU)
+
+
+@pytest.mark.parametrize("name", mods())
+def test_what_is_recognised(name: str) -> None:
+    terms = terms_of(name)
+    assert (terms is None) == (name in BY_SCORE)
+    if terms is not None:
+        assert (terms.bias is not None and terms.is_relative) == (name in BIASES | {"no scores"})
+        assert (terms.allowed is not None) == name.startswith("causal")
+
+
+def test_a_piecewise_linear_function_is_not_taken_for_linear() -> None:
+    """It is linear at 0, 1 and 2."""
+    assert recognise(lambda s, *_: torch.clamp(s, max=50), torch.float32, CPU) is None
+    assert recognise(lambda s, *_: torch.where(s > 9, 9.0, s), torch.float32, CPU) is None
+    nodes = [20 * x for x in tensors(*[TOKENS] * 3)]
+    assert_equal(nodes, score_mod=lambda s, *_: torch.clamp(s, max=50))
+
+
+@pytest.mark.parametrize("name", ["causal", "blocks", "padding", "windows of heads", "empty"])
+@pytest.mark.parametrize("block", [16, (32, 8), 128])
+@pytest.mark.parametrize("separate", [True, False])
+def test_the_block_mask_is_that_of_pytorch(
+    name: str, block: int | tuple[int, int], separate: bool
+) -> None:
+    arguments = (MASKS[name], *SIZES, "cpu", block)
+    ours = create_block_mask(*arguments, separate_full_blocks=separate)
+    expected = torch_flex.create_block_mask(*arguments, separate_full_blocks=separate)
+    for ours_part, expected_part in zip(ours.as_tuple(), expected.as_tuple(), strict=True):
+        if isinstance(expected_part, Tensor):
+            assert ours_part.dtype == expected_part.dtype
+            assert torch.equal(ours_part, expected_part)
+        else:
+            assert ours_part == expected_part
+
+
+@pytest.mark.parametrize("name", ["alibi", "softcap", "relative", "causal", None])
+@pytest.mark.parametrize("mask", ["causal documents", "padding", "blocks", "windows of heads"])
+def test_pytorch_computes_the_same(
+    name: str | None, mask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    score_mod = None if name is None else mods()[name][0]
+    nodes = [x.detach().float() for x in tensors(*[TOKENS] * 3)]
+    block_mask = torch_flex.create_block_mask(MASKS[mask], *SIZES, "cpu")
+    aux = torch_flex.AuxRequest(lse=True)
+    with torch.no_grad():
+        expected, others = torch_flex.flex_attention(*nodes, score_mod, block_mask, return_aux=aux)
+        out, ours = flex_attention(*nodes, score_mod, block_mask, return_aux=aux)
+    torch.testing.assert_close(out, expected.float(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.lse, others.lse.float(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["alibi", "softcap"])
+@pytest.mark.parametrize("mask", ["causal documents", "padding", "windows of heads", "empty"])
+def test_the_largest_scores(name: str, mask: str) -> None:
+    nodes, score_mod = tensors(*[TOKENS] * 3), mods()[name][0]
+    block_mask = create_block_mask(MASKS[mask], *SIZES, "cpu", 16)
+    aux = torch_flex.AuxRequest(max_scores=True)
+    out, others = flex_attention(*nodes, score_mod, block_mask, return_aux=aux)
+    indices = torch.meshgrid(*[torch.arange(size) for size in SIZES], indexing="ij")
+    scores = score_mod(nodes[0] @ nodes[1].transpose(-1, -2) * WIDTH**-0.5, *indices)
+    expected = scores.masked_fill(~MASKS[mask](*indices), -torch.inf).amax(-1)
+    torch.testing.assert_close(others.max_scores, expected.detach())
+    torch.testing.assert_close(out, dense(nodes, score_mod, MASKS[mask])[0])
+    assert others.lse is None
+
+
+def test_the_signatures_are_those_of_pytorch() -> None:
+    for name in flex.__all__:
+        ours, expected = (inspect.signature(getattr(m, name)) for m in (flex, torch_flex))
+        assert [(p.name, p.kind) for p in ours.parameters.values()] == [
+            (p.name, p.kind) for p in expected.parameters.values()
+        ]
