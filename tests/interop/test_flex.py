@@ -1,5 +1,7 @@
 """FlexAttention on graphs, compared with a dense computation and with PyTorch's eager function."""
 
+# ruff: noqa: ARG005 - the signatures are those of PyTorch
+
 from __future__ import annotations
 
 import inspect
@@ -140,7 +142,10 @@ BY_SCORE = {"softcap", "learned cap", "square"}
 
 def tensors(*sizes: int, heads: int = HEADS) -> list[Tensor]:
     torch.manual_seed(0)
-    shapes = [(BATCH, count, size, WIDTH) for count, size in zip((HEADS, heads, heads), sizes)]
+    shapes = [
+        (BATCH, count, size, WIDTH)
+        for count, size in zip((HEADS, heads, heads), sizes, strict=True)
+    ]
     return [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
 
 
@@ -331,3 +336,137 @@ def test_the_signatures_are_those_of_pytorch() -> None:
         assert [(p.name, p.kind) for p in ours.parameters.values()] == [
             (p.name, p.kind) for p in expected.parameters.values()
         ]
+
+
+def test_indices_within_a_result_of_indexing() -> None:
+    """Row ``[0]`` of an interval looked up by key, as in a mask of Flamingo."""
+    intervals = torch.stack([START, STOP], 1)
+
+    def image(_b: Tensor, _h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        interval = intervals[kv // 24]
+        return (q >= interval[0]) & (q < interval[1])
+
+    assert torch.equal(graph_of(image).dense(), graph_of(MASKS["images of a text"]).dense())
+
+
+def test_the_graph_is_cached_until_a_tensor_of_the_mask_changes() -> None:
+    length = torch.tensor(30)
+    mask = create_block_mask(lambda b, h, q, kv: kv < length, *SIZES, "cpu", 128)
+    first = mask_of(mask, SIZES, CPU).graph
+    assert mask_of(mask, SIZES, CPU).graph is first
+    length.fill_(20)
+    assert mask_of(mask, SIZES, CPU).graph.num_edges == TOKENS * 20
+    mask.mask_mod = causal
+    assert mask_of(mask, SIZES, CPU).graph.num_edges == TOKENS * (TOKENS + 1) // 2
+
+
+def test_a_module_as_mask_is_cached_until_its_buffer_changes() -> None:
+    class Short(nn.Module):
+        length: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("length", torch.tensor(30))
+            self.weight = nn.Parameter(torch.zeros(()))
+
+        def forward(self, _b: Tensor, _h: Tensor, _q: Tensor, kv: Tensor) -> Tensor:
+            return kv < self.length
+
+    short = Short()
+
+    def short_mask(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        result: Tensor = short(b, h, q, kv)
+        return result
+
+    mask = create_block_mask(short_mask, *SIZES, "cpu", 128)
+    first = mask_of(mask, SIZES, CPU).graph
+    with torch.no_grad():
+        short.weight.add_(1)
+    assert mask_of(mask, SIZES, CPU).graph is first
+    short.length.fill_(20)
+    assert mask_of(mask, SIZES, CPU).graph.num_edges == TOKENS * 20
+
+
+def test_a_cached_mask_is_valid_in_training_after_inference() -> None:
+    nodes = tensors(*[TOKENS] * 3)
+    mask = create_block_mask(causal, *SIZES, "cpu")
+    with torch.inference_mode():
+        flex_attention(*nodes, block_mask=mask)
+    out = flex_attention(*nodes, block_mask=mask)
+    assert isinstance(out, Tensor)
+    out.sum().backward()
+    assert all(x.grad is not None for x in nodes)
+
+
+def test_long_inputs_are_computed_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "AT_ONCE", 2000)
+    monkeypatch.setattr(flex, "MOST_EDGE_TERMS", 10)
+    for name in ("softcap", "dense bias"):
+        score_mod, learned = mods()[name]
+        nodes = tensors(*[TOKENS] * 3)
+        assert_equal(nodes, score_mod=score_mod, mask_mod=MASKS["prefix"], learned=learned)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["alibi", "softcap", "temperature"])
+def test_16_bits(dtype: torch.dtype, name: str) -> None:
+    score_mod = mods()[name][0]
+    nodes = [x.detach().to(dtype) for x in tensors(*[TOKENS] * 3)]
+    mask = create_block_mask(causal, *SIZES, "cpu")
+    out = flex_attention(*nodes, score_mod, mask)
+    expected, _ = dense([x.double() for x in nodes], score_mod, causal)
+    assert isinstance(out, Tensor)
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.double(), expected, atol=2e-2, rtol=2e-2)
+
+
+def test_compiled_code_computes_the_same() -> None:
+    nodes = [x.detach().float().requires_grad_() for x in tensors(*[TOKENS] * 3)]
+    mask = create_block_mask(causal, *SIZES, "cpu")
+    score_mod = mods()["softcap"][0]
+    compiled = torch.compile(flex_attention, backend="eager")
+    expected, out = (f(*nodes, score_mod, mask) for f in (flex_attention, compiled))
+    torch.testing.assert_close(out, expected)
+
+
+MASK = partial(create_block_mask, causal)
+REFUSED: dict[str, tuple[Callable[[Tensor], object], str]] = {
+    "a mask of another size": (
+        lambda x: flex_attention(x, x, x, block_mask=MASK(None, None, 64, TOKENS, "cpu")),
+        "`block_mask`: expected a mask of 72 queries and 72 keys",
+    ),
+    "a mask of another batch": (
+        lambda x: flex_attention(x, x, x, block_mask=MASK(3, None, TOKENS, TOKENS, "cpu")),
+        "`block_mask`: expected a batch of 1 or 2",
+    ),
+    "a mask that is a tensor": (
+        lambda x: flex_attention(x, x, x, block_mask=torch.ones(TOKENS, TOKENS)),  # type: ignore[arg-type]
+        "`block_mask`: expected a BlockMask",
+    ),
+    "key heads without enable_gqa": (
+        lambda x: flex_attention(x, x[:, :2], x[:, :2]),
+        "`key`: expected 4 heads.*enable_gqa=True",
+    ),
+    "a number of key heads that does not divide": (
+        lambda x: flex_attention(x, x[:, :3], x[:, :3], enable_gqa=True),
+        "`key`: expected a number of heads that divides 4",
+    ),
+    "three dimensions": (lambda x: flex_attention(x[0], x[0], x[0]), "`query`: expected shape"),
+    "another batch": (lambda x: flex_attention(x, x[:0], x[:0]), "`key`: expected a batch of 2"),
+    "both ways to return the log-sum-exp": (
+        lambda x: flex_attention(x, x, x, return_lse=True, return_aux=torch_flex.AuxRequest()),
+        "`return_lse`: expected one of",
+    ),
+    "a mask that is no condition": (
+        lambda x: create_block_mask(lambda b, h, q, kv: q - kv, 1, 1, 8, 8, "cpu"),
+        "`mask_mod`: expected a function .* returns a boolean",
+    ),
+    "a negative size": (lambda x: MASK(1, 1, -1, 8, "cpu"), "`Q_LEN`: expected an integer of"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_a_named_error(name: str) -> None:
+    call, message = REFUSED[name]
+    with pytest.raises(ArgumentError, match=message):
+        call(torch.randn(BATCH, HEADS, TOKENS, WIDTH))

@@ -104,6 +104,19 @@ def flex_attention(  # noqa: PLR0917 - the signature of PyTorch
         >>> out = flex_attention(query, key, value, block_mask=mask)
         >>> out.sum().backward()
     """
+    if torch.compiler.is_dynamo_compiling():  # Graphs are made of values, outside of the compiler.
+        return torch.compiler.disable(flex_attention)(
+            query,
+            key,
+            value,
+            score_mod,
+            block_mask,
+            scale,
+            enable_gqa,
+            return_lse,
+            None,
+            return_aux=return_aux,
+        )
     _check(query, key, value, enable_gqa=enable_gqa)
     if return_lse and return_aux is not None:
         raise ArgumentError(
