@@ -19,6 +19,7 @@ from edgewise.graphs import Edges, Graph, Intervals, Runs
 from edgewise.interop import flex
 from edgewise.interop.flex import blocks, create_block_mask, flex_attention
 from edgewise.interop.flex.masks import mask_of
+from edgewise.interop.flex.ranges import truth_of_blocks
 from edgewise.interop.flex.score_mods import Terms, recognise
 
 BATCH, HEADS, TOKENS, WIDTH = 2, 4, 72, 8
@@ -281,8 +282,8 @@ def test_a_piecewise_linear_function_is_not_taken_for_linear() -> None:
     assert_equal(nodes, score_mod=lambda s, *_: torch.clamp(s, max=50))
 
 
-@pytest.mark.parametrize("name", ["causal", "blocks", "padding", "windows of heads", "empty"])
-@pytest.mark.parametrize("block", [16, (32, 8), 128])
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("block", [8, (32, 7), 128])
 @pytest.mark.parametrize("separate", [True, False])
 def test_the_block_mask_is_that_of_pytorch(
     name: str, block: int | tuple[int, int], separate: bool
@@ -336,6 +337,49 @@ def test_the_signatures_are_those_of_pytorch() -> None:
         assert [(p.name, p.kind) for p in ours.parameters.values()] == [
             (p.name, p.kind) for p in expected.parameters.values()
         ]
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_blocks_that_are_evaluated(name: str) -> None:
+    """In all masks but those of a table of pairs, only blocks with a border are evaluated."""
+    first, last = torch.arange(0, TOKENS, 8), torch.arange(7, TOKENS, 8)
+    truth = truth_of_blocks(MASKS[name], (0, 0), (first, first), (last, last))
+    assert (truth is None) == (name in {"blocks", "random"})
+    if name in {"causal", "prefix", "causal documents", "padding"}:
+        assert truth is not None
+        assert int((truth.some & ~truth.every).sum()) < 45
+
+
+def test_a_score_mod_with_a_mask_is_not_evaluated_on_all_pairs() -> None:
+    for name in ("causal", "causal alibi"):
+        terms = terms_of(name)
+        assert terms is not None
+        assert terms.allowed is not None
+        first, last = torch.arange(0, TOKENS, 8), torch.arange(7, TOKENS, 8)
+        truth = truth_of_blocks(terms.allowed, (0, 0), (first, first), (last, last))
+        assert truth is not None
+        assert int((truth.some & ~truth.every).sum()) == len(first)
+
+
+def test_ranges_contain_all_results() -> None:
+    table = torch.randint(-20, 20, (64,), generator=generator)
+    small, flags = table.to(torch.int8), table > 0
+    functions: list[Function] = [
+        lambda b, h, q, kv: (q * kv - 3 * q + 7 - kv) % 11 < 4,
+        lambda b, h, q, kv: (table[q] - table[kv]).abs() != 3,
+        lambda b, h, q, kv: flags[q] & ~flags[kv] | (q == kv),
+        lambda b, h, q, kv: (small[q] - 100 * small[kv]) > 5,
+        lambda b, h, q, kv: torch.logical_or(-q // 5 <= 2 - kv // 3, torch.abs(q - kv) > 30),
+        lambda b, h, q, kv: ((5 - q).clamp(-3, 9) > kv % 7) & (2 * kv != q),
+        lambda b, h, q, kv: torch.remainder(table[kv // 2 + q // 2] * q, 5) == kv % 5,
+    ]
+    for mask_mod in functions:
+        ours, expected = (
+            f(mask_mod, None, None, 64, 61, "cpu", 8)
+            for f in (create_block_mask, torch_flex.create_block_mask)
+        )
+        for name in ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices"):
+            assert torch.equal(getattr(ours, name), getattr(expected, name))
 
 
 def test_indices_within_a_result_of_indexing() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -24,6 +25,7 @@ from edgewise.graphs import Edges, Graph, complete
 from edgewise.graphs.graph import graph_of_runs
 from edgewise.graphs.run_lists import RunList, runs_of_keys
 from edgewise.interop.flex.pairs import Indices, PairFunction, axes_of, on_pairs, probe, state_of
+from edgewise.interop.flex.ranges import truth_of_blocks
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -137,19 +139,39 @@ def create_block_mask(  # noqa: PLR0917 - the signature of PyTorch
         by_batch, by_head = _groups(mask_mod, members, heads, device)
         grid = members if by_batch else 1, heads if by_head else 1
         sizes = Q_LEN, KV_LEN
-        kinds = torch.full(
-            (*grid, -(-Q_LEN // block[0]), -(-KV_LEN // block[1])), PARTIAL, device=device
-        )
-        pairs = block[0] * block[1]
-        counts = [m.sum((1, 2)) for _, m in _evaluated(mask_mod, kinds.nonzero(), block, sizes)]
-        count = torch.cat([*counts, kinds.new_zeros(0)]).view(kinds.shape)
-        kinds = (count > 0).long() + (count == pairs)
+        kinds = _kinds(mask_mod, grid, block, sizes, device)
         kinds = kinds.expand(members, heads, -1, -1)
         partial = kinds == PARTIAL if separate_full_blocks else kinds > EMPTY
         full = _listed(kinds == FULL) if separate_full_blocks else (None, None)
         return BlockMask.from_kv_blocks(
             *_listed(partial), *full, BLOCK_SIZE=block, mask_mod=mask_mod, seq_lengths=sizes
         )
+
+
+def _kinds(
+    mask_mod: PairFunction,
+    grid: tuple[int, int],
+    block: tuple[int, int],
+    sizes: tuple[int, int],
+    device: torch.device,
+) -> Tensor:
+    """Return the kind of each block, ``[batch, heads, rows, columns]``."""
+    first = [torch.arange(0, n, step, device=device) for n, step in zip(sizes, block, strict=True)]
+    after = [x + step for x, step in zip(first, block, strict=True)]
+    last = [(x - 1).clamp(max=n - 1) for x, n in zip(after, sizes, strict=True)]
+    # As in PyTorch, a block that is cut off at the end is not full.
+    inside = (after[0] <= sizes[0])[:, None] & (after[1] <= sizes[1])
+    kinds = torch.full((*grid, *inside.shape), PARTIAL, device=device)
+    unknown = torch.ones_like(kinds, dtype=torch.bool)
+    for group in product(*map(range, grid)) if kinds.numel() else ():
+        truth = truth_of_blocks(mask_mod, group, (first[0], first[1]), (last[0], last[1]))
+        if truth is not None:
+            kinds[group] = truth.some.long() + (truth.every & inside)
+            unknown[group] = truth.some & ~truth.every
+    for some, allowed in _evaluated(mask_mod, unknown.nonzero(), block, sizes):
+        pairs = allowed.flatten(1)
+        kinds[some.unbind(1)] = pairs.any(1).long() + pairs.all(1)
+    return kinds
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,10 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("sub", "subtract"), operator.sub),
     **dict.fromkeys(("mul", "multiply"), operator.mul),
     **dict.fromkeys(("div", "divide", "truediv", "true_divide"), operator.truediv),
+    **dict.fromkeys(("floordiv", "floor_divide"), operator.floordiv),
+    **dict.fromkeys(("mod", "remainder"), operator.mod),
+    **dict.fromkeys(("and", "bitwise_and", "logical_and"), operator.and_),
+    **dict.fromkeys(("or", "bitwise_or", "logical_or"), operator.or_),
     **dict.fromkeys(("ge", "greater_equal"), operator.ge),
     **dict.fromkeys(("gt", "greater"), operator.gt),
     **dict.fromkeys(("le", "less_equal"), operator.le),
@@ -36,6 +40,11 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("ne", "not_equal"), operator.ne),
 }
 """Dict from names of PyTorch's functions and methods to operators of the stand-ins."""
+UNARY: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("abs", "absolute"), operator.abs),
+    **dict.fromkeys(("neg", "negative"), operator.neg),
+    **dict.fromkeys(("invert", "bitwise_not", "logical_not"), operator.invert),
+}
 SWAPPED = {"ge": "le", "gt": "lt", "le": "ge", "lt": "gt", "eq": "eq", "ne": "ne"}
 
 
@@ -54,6 +63,8 @@ class StandIn:
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name = func.__name__.strip("_")
+        if name in UNARY and len(args) == 1:
+            return UNARY[name](args[0])
         if kwargs or (name != "where" and len(args) != 2):
             raise UnrecognisedError
         if name == "where":
@@ -66,7 +77,8 @@ class StandIn:
         operation = OPERATIONS[name]
         if isinstance(left, StandIn):
             return operation(left, right)
-        reflected = SWAPPED.get(operation.__name__, f"r{operation.__name__}")
+        name = operation.__name__.strip("_")
+        reflected = SWAPPED.get(name, f"r{name}")
         return getattr(type(right), f"__{reflected}__")(right, left)
 
     def __getattr__(self, name: str) -> Any:
@@ -78,7 +90,9 @@ class StandIn:
         raise UnrecognisedError
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
-    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __neg__ = __abs__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _refuse
+    __pow__ = __rpow__ = __neg__ = __abs__ = _refuse
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse  # type: ignore[assignment]
     __bool__ = __index__ = __float__ = __int__ = __len__ = __iter__ = __getitem__ = _refuse
     __hash__ = None  # type: ignore[assignment]
@@ -187,11 +201,11 @@ def _both(allowed: Any, other: Any) -> Any:
 def _where(condition: Any, left: Any, right: Any) -> Affine:
     if any(isinstance(x, Position) for x in (condition, left, right)):
         raise UnrecognisedError
+    for score, other, allowed in ((left, right, condition), (right, left, ~condition)):
+        if _is(other, -torch.inf):
+            return Affine(score, score.gain, score.bias, _both(score.allowed, allowed))
     if isinstance(condition, StandIn):
         raise UnrecognisedError
-    for score, other, allowed in ((left, right, condition), (right, left, ~condition)):
-        if isinstance(other, int | float) and other == -torch.inf:
-            return Affine(score, score.gain, score.bias, _both(score.allowed, allowed))
     like = left if isinstance(left, Affine) else right
     left, right = (x if isinstance(x, Affine) else Affine(like, 0.0, x) for x in (left, right))
     is_allowed = None
@@ -256,10 +270,8 @@ def _terms(
     def bias(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
         return _number(run(b, h, q, kv).bias, dtype)
 
-    def allowed(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        pair_allowed = run(b, h, q, kv).allowed
-        assert isinstance(pair_allowed, Tensor)
-        return pair_allowed
+    def allowed(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Any:
+        return run(b, h, q, kv).allowed
 
     def both(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> tuple[Tensor, Tensor]:
         results.append(run(b, h, q, kv))
