@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -18,7 +20,7 @@ from edgewise import ArgumentError
 from edgewise.graphs import Edges, Graph, Intervals, Runs
 from edgewise.interop import flex
 from edgewise.interop.flex import blocks, create_block_mask, flex_attention
-from edgewise.interop.flex.masks import mask_of
+from edgewise.interop.flex.masks import CACHE, mask_of
 from edgewise.interop.flex.ranges import truth_of_blocks
 from edgewise.interop.flex.score_mods import Terms, recognise
 
@@ -26,6 +28,9 @@ BATCH, HEADS, TOKENS, WIDTH = 2, 4, 72, 8
 SIZES = BATCH, HEADS, TOKENS, TOKENS
 CPU = torch.device("cpu")
 Function = Callable[..., Tensor]
+
+attention: Callable[..., Any] = flex_attention
+torch_attention: Callable[..., Any] = torch_flex.flex_attention
 
 generator = torch.Generator().manual_seed(0)
 DOCUMENT = torch.arange(6).repeat_interleave(torch.tensor([3, 0, 20, 1, 40, 8]))
@@ -189,10 +194,10 @@ def assert_equal(
     gradient = torch.randn_like(expected)
     expected_grads = torch.autograd.grad(expected, leaves, gradient, allow_unused=True)
     options: dict[str, Any] = {"score_mod": score_mod, "block_mask": mask, "enable_gqa": grouped}
-    out, lse = flex_attention(*nodes, **options, return_lse=True)
+    out, lse = attention(*nodes, **options, return_lse=True)
     torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-10)
     torch.testing.assert_close(lse, expected_lse, atol=1e-10, rtol=1e-10)
-    out = flex_attention(*nodes, **options)
+    out = attention(*nodes, **options)
     assert isinstance(out, Tensor)
     torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-10)
     grads = torch.autograd.grad(out, leaves, gradient, allow_unused=True)
@@ -310,8 +315,8 @@ def test_pytorch_computes_the_same(
     block_mask = torch_flex.create_block_mask(MASKS[mask], *SIZES, "cpu")
     aux = torch_flex.AuxRequest(lse=True)
     with torch.no_grad():
-        expected, others = torch_flex.flex_attention(*nodes, score_mod, block_mask, return_aux=aux)
-        out, ours = flex_attention(*nodes, score_mod, block_mask, return_aux=aux)
+        expected, others = torch_attention(*nodes, score_mod, block_mask, return_aux=aux)
+        out, ours = attention(*nodes, score_mod, block_mask, return_aux=aux)
     torch.testing.assert_close(out, expected.float(), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(ours.lse, others.lse.float(), atol=1e-5, rtol=1e-5)
 
@@ -322,7 +327,7 @@ def test_the_largest_scores(name: str, mask: str) -> None:
     nodes, score_mod = tensors(*[TOKENS] * 3), mods()[name][0]
     block_mask = create_block_mask(MASKS[mask], *SIZES, "cpu", 16)
     aux = torch_flex.AuxRequest(max_scores=True)
-    out, others = flex_attention(*nodes, score_mod, block_mask, return_aux=aux)
+    out, others = attention(*nodes, score_mod, block_mask, return_aux=aux)
     indices = torch.meshgrid(*[torch.arange(size) for size in SIZES], indexing="ij")
     scores = score_mod(nodes[0] @ nodes[1].transpose(-1, -2) * WIDTH**-0.5, *indices)
     expected = scores.masked_fill(~MASKS[mask](*indices), -torch.inf).amax(-1)
@@ -404,6 +409,39 @@ def test_the_graph_is_cached_until_a_tensor_of_the_mask_changes() -> None:
     assert mask_of(mask, SIZES, CPU).graph.num_edges == TOKENS * (TOKENS + 1) // 2
 
 
+def test_a_new_tensor_at_the_address_of_a_freed_one_is_noticed() -> None:
+    box = nn.Module()
+    box.length = torch.tensor(30)  # type: ignore[assignment]
+    mask = create_block_mask(lambda b, h, q, kv: kv < box.length, *SIZES, "cpu", 128)
+    for length in range(30, 10, -1):
+        box.length = torch.tensor(length)  # type: ignore[assignment]
+        assert mask_of(mask, SIZES, CPU).graph.num_edges == TOKENS * length
+
+
+def test_the_mask_of_a_score_mod_is_cached_and_freed_with_it() -> None:
+    nodes = tensors(*[TOKENS] * 3)
+
+    def score_mod(s: Tensor, _b: Tensor, _h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
+        return torch.where(q >= kv, s, -torch.inf)
+
+    attention(*nodes, score_mod)
+    entry = vars(score_mod)[CACHE]
+    attention(*nodes, score_mod)
+    assert vars(score_mod)[CACHE] is entry
+    del entry
+    reference = ref(score_mod)
+    del score_mod
+    gc.collect()
+    assert reference() is None
+
+
+def test_the_mask_of_a_score_mod_depends_on_the_block_mask() -> None:
+    score_mod = mods()["causal"][0]
+    nodes = tensors(*[TOKENS] * 3)
+    for name in ("sink and window", "random", "padding", "documents"):
+        assert_equal(nodes, score_mod=score_mod, mask_mod=MASKS[name])
+
+
 def test_a_module_as_mask_is_cached_until_its_buffer_changes() -> None:
     class Short(nn.Module):
         length: Tensor
@@ -435,8 +473,8 @@ def test_a_cached_mask_is_valid_in_training_after_inference() -> None:
     nodes = tensors(*[TOKENS] * 3)
     mask = create_block_mask(causal, *SIZES, "cpu")
     with torch.inference_mode():
-        flex_attention(*nodes, block_mask=mask)
-    out = flex_attention(*nodes, block_mask=mask)
+        attention(*nodes, block_mask=mask)
+    out = attention(*nodes, block_mask=mask)
     assert isinstance(out, Tensor)
     out.sum().backward()
     assert all(x.grad is not None for x in nodes)
@@ -457,7 +495,7 @@ def test_16_bits(dtype: torch.dtype, name: str) -> None:
     score_mod = mods()[name][0]
     nodes = [x.detach().to(dtype) for x in tensors(*[TOKENS] * 3)]
     mask = create_block_mask(causal, *SIZES, "cpu")
-    out = flex_attention(*nodes, score_mod, mask)
+    out = attention(*nodes, score_mod, mask)
     expected, _ = dense([x.double() for x in nodes], score_mod, causal)
     assert isinstance(out, Tensor)
     assert out.dtype == dtype
@@ -469,36 +507,36 @@ def test_compiled_code_computes_the_same() -> None:
     mask = create_block_mask(causal, *SIZES, "cpu")
     score_mod = mods()["softcap"][0]
     compiled = torch.compile(flex_attention, backend="eager")
-    expected, out = (f(*nodes, score_mod, mask) for f in (flex_attention, compiled))
+    expected, out = (f(*nodes, score_mod, mask) for f in (attention, compiled))
     torch.testing.assert_close(out, expected)
 
 
 MASK = partial(create_block_mask, causal)
 REFUSED: dict[str, tuple[Callable[[Tensor], object], str]] = {
     "a mask of another size": (
-        lambda x: flex_attention(x, x, x, block_mask=MASK(None, None, 64, TOKENS, "cpu")),
+        lambda x: attention(x, x, x, block_mask=MASK(None, None, 64, TOKENS, "cpu")),
         "`block_mask`: expected a mask of 72 queries and 72 keys",
     ),
     "a mask of another batch": (
-        lambda x: flex_attention(x, x, x, block_mask=MASK(3, None, TOKENS, TOKENS, "cpu")),
+        lambda x: attention(x, x, x, block_mask=MASK(3, None, TOKENS, TOKENS, "cpu")),
         "`block_mask`: expected a batch of 1 or 2",
     ),
     "a mask that is a tensor": (
-        lambda x: flex_attention(x, x, x, block_mask=torch.ones(TOKENS, TOKENS)),  # type: ignore[arg-type]
+        lambda x: attention(x, x, x, block_mask=torch.ones(TOKENS, TOKENS)),  # type: ignore[arg-type]
         "`block_mask`: expected a BlockMask",
     ),
     "key heads without enable_gqa": (
-        lambda x: flex_attention(x, x[:, :2], x[:, :2]),
+        lambda x: attention(x, x[:, :2], x[:, :2]),
         "`key`: expected 4 heads.*enable_gqa=True",
     ),
     "a number of key heads that does not divide": (
-        lambda x: flex_attention(x, x[:, :3], x[:, :3], enable_gqa=True),
+        lambda x: attention(x, x[:, :3], x[:, :3], enable_gqa=True),
         "`key`: expected a number of heads that divides 4",
     ),
-    "three dimensions": (lambda x: flex_attention(x[0], x[0], x[0]), "`query`: expected shape"),
-    "another batch": (lambda x: flex_attention(x, x[:0], x[:0]), "`key`: expected a batch of 2"),
+    "three dimensions": (lambda x: attention(x[0], x[0], x[0]), "`query`: expected shape"),
+    "another batch": (lambda x: attention(x, x[:0], x[:0]), "`key`: expected a batch of 2"),
     "both ways to return the log-sum-exp": (
-        lambda x: flex_attention(x, x, x, return_lse=True, return_aux=torch_flex.AuxRequest()),
+        lambda x: attention(x, x, x, return_lse=True, return_aux=torch_flex.AuxRequest()),
         "`return_lse`: expected one of",
     ),
     "a mask that is no condition": (

@@ -17,6 +17,7 @@ from edgewise.interop import varlen
 from edgewise.interop.varlen import varlen_attn
 
 HEADS, WIDTH = 4, 8
+attention: Callable[..., Any] = varlen_attn
 QUERIES, KEYS = [5, 0, 1, 12, 0, 3], [5, 4, 0, 12, 0, 9]
 
 
@@ -63,9 +64,9 @@ def test_each_text_attends_to_itself(window: tuple[int, int], keys: list[int], h
     expected, expected_lse = text_by_text(nodes, QUERIES, keys, window, scale=0.7)
     bounds = starts(QUERIES), starts(keys), max(QUERIES), max(keys)
     options: dict[str, Any] = {"window_size": window, "scale": 0.7, "enable_gqa": heads < HEADS}
-    out = varlen_attn(*nodes, *bounds, **options)
+    out = attention(*nodes, *bounds, **options)
     aux = torch_varlen.AuxRequest(lse=True)
-    with_lse, lse = varlen_attn(*nodes, *bounds, return_aux=aux, **options)
+    with_lse, lse = attention(*nodes, *bounds, return_aux=aux, **options)
     for x, y in ((out, expected), (with_lse, expected), (lse, expected_lse)):
         torch.testing.assert_close(x, y)
     gradient = torch.randn_like(expected)
@@ -79,7 +80,7 @@ def test_any_dtype(dtype: torch.dtype) -> None:
     nodes = tensors(QUERIES, QUERIES)
     expected, _ = text_by_text(nodes, QUERIES, QUERIES)
     bound = starts(QUERIES)
-    out = varlen_attn(*[x.to(dtype) for x in nodes], bound, bound, 12, 12)
+    out = attention(*[x.to(dtype) for x in nodes], bound, bound, 12, 12)
     assert isinstance(out, Tensor)
     assert out.dtype == dtype
     torch.testing.assert_close(out.double(), expected, atol=2e-2, rtol=2e-2)
@@ -87,7 +88,7 @@ def test_any_dtype(dtype: torch.dtype) -> None:
 
 def test_no_tokens_at_all() -> None:
     bound = torch.zeros(3, dtype=torch.long)
-    out = varlen_attn(*tensors([], []), bound, bound, 0, 0)
+    out = attention(*tensors([], []), bound, bound, 0, 0)
     assert isinstance(out, Tensor)
     assert out.shape == (0, HEADS, WIDTH)
 
@@ -99,13 +100,13 @@ def test_keys_that_are_used_and_pages_of_keys() -> None:
     expected, _ = text_by_text([query, *short], [1, 1, 2], used, (-1, 0))
     bounds = starts([1, 1, 2]), starts([8, 8, 8]), 2, 8
     options: dict[str, Any] = {"seqused_k": torch.tensor(used), "window_size": (-1, 0)}
-    torch.testing.assert_close(varlen_attn(*nodes, *bounds, **options), expected)
+    torch.testing.assert_close(attention(*nodes, *bounds, **options), expected)
     order = torch.tensor([3, 5, 0, 1, 4, 2])  # Page of each quarter of a text.
     pages = [torch.empty(6, 4, HEADS, WIDTH).double() for _ in range(2)]
     for page, x in zip(pages, (key, value), strict=True):
         page[order] = x.view(6, 4, HEADS, WIDTH)
     table = order.view(3, 2).int()
-    out = varlen_attn(query, *pages, bounds[0], None, 2, 8, block_table=table, **options)
+    out = attention(query, *pages, bounds[0], None, 2, 8, block_table=table, **options)
     torch.testing.assert_close(out, expected)
 
 
@@ -116,7 +117,7 @@ def test_nested_tensors(heads_first: bool) -> None:
     nested = [torch.nested.nested_tensor_from_jagged(x, starts(QUERIES).long()) for x in nodes]
     if heads_first:
         nested = [x.transpose(1, 2) for x in nested]
-    out = varlen_attn(*nested, window_size=(-1, 0))
+    out = attention(*nested, window_size=(-1, 0))
     assert isinstance(out, Tensor)
     assert out.is_nested
     assert (out.shape[1] == HEADS) == heads_first
@@ -132,14 +133,14 @@ def test_nested_tensors(heads_first: bool) -> None:
 def test_the_graph_is_cached_until_a_bound_changes() -> None:
     bound = starts([4, 6])
     nodes = tensors([4, 6], [4, 6])
-    out = varlen_attn(*nodes, bound, bound, 6, 6)
+    out = attention(*nodes, bound, bound, 6, 6)
     entry = varlen._graphs[bound]
-    varlen_attn(*nodes, bound, bound, 6, 6)
+    attention(*nodes, bound, bound, 6, 6)
     assert varlen._graphs[bound] is entry
     bound[1] = 5
-    changed = varlen_attn(*nodes, bound, bound, 6, 6)
+    changed = attention(*nodes, bound, bound, 6, 6)
     torch.testing.assert_close(changed, text_by_text(nodes, [5, 5], [5, 5])[0])
-    assert not torch.equal(out, changed)  # type: ignore[arg-type]
+    assert not torch.equal(out, changed)
     count = len(varlen._graphs)
     del bound
     assert len(varlen._graphs) == count - 1
@@ -154,7 +155,7 @@ def test_the_signature_is_that_of_pytorch() -> None:
 
 def call(bound: object, keys: object = None, **options: Any) -> object:
     x = torch.randn(9, HEADS, WIDTH)
-    return varlen_attn(x, x, x, bound, bound if keys is None else keys, 9, 9, **options)  # type: ignore[arg-type]
+    return attention(x, x, x, bound, bound if keys is None else keys, 9, 9, **options)
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
@@ -177,15 +178,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "`seqused_k`: expected the number of keys",
     ),
     "key heads": (
-        lambda: varlen_attn(*tensors([3], [3], 2), starts([3]), starts([3]), 3, 3),
+        lambda: attention(*tensors([3], [3], 2), starts([3]), starts([3]), 3, 3),
         "`key`: expected 4 heads.*enable_gqa",
     ),
     "key heads that do not divide": (
-        lambda: varlen_attn(*tensors([3], [3], 3), starts([3]), starts([3]), 3, 3, enable_gqa=True),
+        lambda: attention(*tensors([3], [3], 3), starts([3]), starts([3]), 3, 3, enable_gqa=True),
         "`key`: .* a divisor of 4",
     ),
     "four dimensions": (
-        lambda: varlen_attn(*[torch.randn(1, 3, 2, 4)] * 3, starts([3]), starts([3]), 3, 3),
+        lambda: attention(*[torch.randn(1, 3, 2, 4)] * 3, starts([3]), starts([3]), 3, 3),
         "`query`: expected shape",
     ),
 }

@@ -124,14 +124,15 @@ def _unpacked(name: str, x: Tensor) -> tuple[Tensor, Tensor]:
             "layout=torch.jagged)",
         )
     x = x.transpose(1, 2) if _heads_first(x) else x
-    return x.values(), x.offsets()
+    offsets: Tensor = x.offsets()  # type: ignore[attr-defined]
+    return x.values(), offsets
 
 
 def _packed_as(nested: Tensor, out: Tensor) -> Tensor:
     """Return tokens ``[T, H, D]`` as a nested tensor in the form of another one."""
-    by_text = nested.transpose(1, 2) if _heads_first(nested) else nested
+    _, offsets = _unpacked("query", nested)
     # The lengths are those of the query: its symbol for them allows sums with it.
-    packed = torch.nested.nested_tensor_from_jagged(out, by_text.offsets())
+    packed = torch.nested.nested_tensor_from_jagged(out, offsets)
     return packed.transpose(1, 2) if _heads_first(nested) else packed
 
 

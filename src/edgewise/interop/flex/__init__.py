@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -105,18 +108,9 @@ def flex_attention(  # noqa: PLR0917 - the signature of PyTorch
         >>> out.sum().backward()
     """
     if torch.compiler.is_dynamo_compiling():  # Graphs are made of values, outside of the compiler.
-        return torch.compiler.disable(flex_attention)(
-            query,
-            key,
-            value,
-            score_mod,
-            block_mask,
-            scale,
-            enable_gqa,
-            return_lse,
-            None,
-            return_aux=return_aux,
-        )
+        eager: Callable[..., Tensor] = torch.compiler.disable(flex_attention)
+        options = scale, enable_gqa, return_lse
+        return eager(query, key, value, score_mod, block_mask, *options, return_aux=return_aux)
     _check(query, key, value, enable_gqa=enable_gqa)
     if return_lse and return_aux is not None:
         raise ArgumentError(
@@ -224,7 +218,7 @@ def _with_mask_of(
     device: torch.device,
 ) -> BlockMask:
     """Return the mask of the pairs that ``score_mod`` and ``block_mask`` allow, cached."""
-    state = [sizes, device, id(block_mask), *state_of(score_mod)]
+    state = [sizes, device, block_mask, *state_of(score_mod)]
     mask_mod = allowed
     if block_mask is not None:
         check_block_mask(block_mask, sizes, device)
@@ -235,10 +229,11 @@ def _with_mask_of(
         def mask_mod(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
             group = b if members > 1 else 0, h if heads > 1 else 0
             kind = kinds[*group, q // block[0], kv // block[1]]
-            in_mask = (kind == FULL) | ((kind == PARTIAL) & inner(b, h, q, kv))
-            return in_mask & allowed(b, h, q, kv)
+            in_mask: Tensor = (kind == FULL) | ((kind == PARTIAL) & inner(b, h, q, kv))
+            return in_mask.logical_and(allowed(b, h, q, kv))
 
-    return cached(score_mod, state, lambda: create_block_mask(mask_mod, *sizes, device))
+    attributes = vars(score_mod) if isinstance(score_mod, FunctionType | partial) else {}
+    return cached(attributes, state, lambda: create_block_mask(mask_mod, *sizes, device))
 
 
 def _is_sparse(mask: Mask) -> bool:
@@ -315,7 +310,7 @@ def _on_edges(
     values: Tensor = on_pairs(
         function, indices, scores, by_batch=mask.by_batch, by_head=mask.by_head
     )[..., 0, 0]
-    return values[..., None] if mask.by_head else values.transpose(-1, -2)
+    return values.unsqueeze(-1) if mask.by_head else values.transpose(-1, -2)
 
 
 def _folded(x: Tensor, mask: Mask, batch: int, heads: int) -> Tensor:

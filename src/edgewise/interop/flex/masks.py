@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -30,19 +29,21 @@ from edgewise.interop.flex.ranges import truth_of_blocks
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
+T = TypeVar("T")
+
 BLOCK = 128
 """Default number of queries and of keys in a block, as in PyTorch."""
 AT_ONCE = 1 << 22
 """Maximum number of pairs for which a mask function is evaluated at once."""
 LEAST_RUN = 2
 """Minimum mean length of the ranges of keys of a graph; for shorter ones, edges are listed."""
+CACHE = "edgewise_mask"
+"""Attribute of a BlockMask or a score_mod that holds its mask."""
 EMPTY, PARTIAL, FULL = 0, 1, 2
 """Kinds of blocks."""
 
 Sizes = tuple[int, int, int, int]
 """Batch size, number of query heads, of queries and of keys."""
-
-_masks: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +143,16 @@ def create_block_mask(  # noqa: PLR0917 - the signature of PyTorch
         kinds = _kinds(mask_mod, grid, block, sizes, device)
         kinds = kinds.expand(members, heads, -1, -1)
         partial = kinds == PARTIAL if separate_full_blocks else kinds > EMPTY
-        full = _listed(kinds == FULL) if separate_full_blocks else (None, None)
+        count, column = _listed(partial)
+        full_count, full_column = _listed(kinds == FULL) if separate_full_blocks else (None, None)
         return BlockMask.from_kv_blocks(
-            *_listed(partial), *full, BLOCK_SIZE=block, mask_mod=mask_mod, seq_lengths=sizes
+            count,
+            column,
+            full_count,
+            full_column,
+            BLOCK_SIZE=block,
+            mask_mod=mask_mod,
+            seq_lengths=sizes,
         )
 
 
@@ -163,7 +171,7 @@ def _kinds(
     inside = (after[0] <= sizes[0])[:, None] & (after[1] <= sizes[1])
     kinds = torch.full((*grid, *inside.shape), PARTIAL, device=device)
     unknown = torch.ones_like(kinds, dtype=torch.bool)
-    for group in product(*map(range, grid)) if kinds.numel() else ():
+    for group in product(range(grid[0]), range(grid[1])) if kinds.numel() else ():
         truth = truth_of_blocks(mask_mod, group, (first[0], first[1]), (last[0], last[1]))
         if truth is not None:
             kinds[group] = truth.some.long() + (truth.every & inside)
@@ -188,22 +196,21 @@ def mask_of(block_mask: BlockMask | None, sizes: Sizes, device: torch.device) ->
     check_block_mask(block_mask, sizes, device)
     listed = version_of(block_mask.kv_num_blocks), version_of(block_mask.kv_indices)
     state = [block_mask.mask_mod, sizes, listed, *state_of(block_mask.mask_mod)]
-    mask: Mask = cached(block_mask, state, lambda: _mask(block_mask, sizes))
-    return mask
+    return cached(vars(block_mask), state, lambda: _mask(block_mask, sizes))
 
 
 def _allow_all(b: Tensor, *_: Tensor) -> Tensor:
     return b.new_ones((), dtype=torch.bool)
 
 
-def cached(owner: Any, state: Any, make: Callable[[], Any]) -> Any:
-    """Return ``make()``, computed again only if the owner or the state changes."""
-    try:
-        entry = _masks.get(owner)
-    except TypeError:  # The owner does not support weak references.
-        return make()
+def cached(attributes: dict[str, Any], state: Any, make: Callable[[], T]) -> T:
+    """Return ``make()``, stored in the attributes of an object, and computed again if the state
+    changes.
+    """
+    # A table with weak keys would never free a mask that refers to its key.
+    entry: tuple[Any, T] | None = attributes.get(CACHE)
     if entry is None or entry[0] != state:
-        entry = _masks[owner] = state, make()
+        entry = attributes[CACHE] = state, make()
     return entry[1]
 
 

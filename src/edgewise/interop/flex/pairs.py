@@ -106,10 +106,22 @@ def state_of(function: PairFunction) -> list[Any]:
     return list(_state(function, frozenset(), set()))
 
 
+class _Identity:
+    """Object that equals only itself; it is kept, so that its address is not used again."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.value is other.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def _state(value: Any, names: frozenset[str], seen: set[Any]) -> Iterator[Any]:
     """Yield the state of a value, of which a function reads the attributes ``names``."""
     if isinstance(value, Tensor):
-        yield id(value), version_of(value)
+        yield _Identity(value), version_of(value)
         return
     if isinstance(value, int | float | str):
         yield value
@@ -128,6 +140,7 @@ def _state(value: Any, names: frozenset[str], seen: set[Any]) -> Iterator[Any]:
     elif isinstance(value, MethodType):
         names = frozenset(_names(value.__func__.__code__))
         members = [value.__func__, value.__self__]
+        yield _Identity(value.__self__)
     elif isinstance(value, dict):
         members = list(value.values())
     elif isinstance(value, list | tuple):

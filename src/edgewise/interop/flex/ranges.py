@@ -38,7 +38,7 @@ class Range(StandIn):
         return self + -_range(other)
 
     def __rsub__(self, other: Any) -> Range:
-        return -self + other
+        return -self + _range(other)
 
     def __mul__(self, other: Any) -> Range:
         other = _range(other)
@@ -67,10 +67,10 @@ class Range(StandIn):
         return _range(other) >= self
 
     def __lt__(self, other: Any) -> Truth:
-        return ~(self >= other)
+        return ~(self >= _range(other))
 
     def __gt__(self, other: Any) -> Truth:
-        return ~(self <= other)
+        return ~(self <= _range(other))
 
     def __eq__(self, other: object) -> Any:
         return (self >= other) & (self <= other)

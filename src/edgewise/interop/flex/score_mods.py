@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -89,13 +89,15 @@ class StandIn:
     def _refuse(self, *_: Any) -> NoReturn:
         raise UnrecognisedError
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _refuse
-    __pow__ = __rpow__ = __neg__ = __abs__ = _refuse
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse  # type: ignore[assignment]
-    __bool__ = __index__ = __float__ = __int__ = __len__ = __iter__ = __getitem__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
+    # Type checkers would compare the signatures with those of the subclasses.
+    if not TYPE_CHECKING:
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+        __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _refuse
+        __pow__ = __rpow__ = __neg__ = __abs__ = _refuse
+        __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+        __bool__ = __index__ = __float__ = __int__ = __len__ = __iter__ = __getitem__ = _refuse
+        __hash__ = None
 
 
 class Position(StandIn):
@@ -162,10 +164,12 @@ class Affine(StandIn):
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Affine:
-        return self + (-other)
+        result: Affine = self + (-other)
+        return result
 
     def __rsub__(self, other: Any) -> Affine:
-        return -self + other
+        result: Affine = -self + other
+        return result
 
     def __neg__(self) -> Affine:
         return self * -1.0
