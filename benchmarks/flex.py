@@ -1,7 +1,7 @@
 """Time and memory of flex_attention, versus PyTorch's compiled one and SDPA with a dense mask.
 
     python -m benchmarks.flex [--tokens 4096 16384] [--rounds N] [--threads N] [--only WORD]
-                              [--largest N]
+                              [--largest N] [--no-compiled]
 
 A batch of 1 has 8 heads of width 64, in float32. Masks and score_mods are those that
 FlexAttention's users write: causal, sliding window of 256 tokens, causal documents of about 700
@@ -128,7 +128,9 @@ def attention(case: Case, side: str, mask: object) -> Run:
         return capped
     if side == "sdpa":
         return partial(F.scaled_dot_product_attention, attn_mask=mask)
-    function = flex_attention if side == "edgewise" else torch.compile(torch_flex.flex_attention)
+    # With dynamic shapes, PyTorch 2.13 generates wrong C++ for a mask that reads a tensor.
+    compiled = torch.compile(torch_flex.flex_attention, dynamic=False)
+    function = flex_attention if side == "edgewise" else compiled
     return partial(function, score_mod=case.score_mod, block_mask=mask)
 
 
@@ -147,14 +149,15 @@ def without_gradient(run: Run, nodes: list[Tensor]) -> Tensor:
         return run(*[x.detach() for x in nodes])
 
 
-def sides(case: Case, tokens: int, largest: int) -> list[str]:
-    is_too_large = case.score_mod is not None and tokens > largest
-    return ["edgewise", "compiled"] if is_too_large else ["edgewise", "compiled", "sdpa"]
+def sides(case: Case, tokens: int, arguments: argparse.Namespace) -> list[str]:
+    names = ["edgewise"] if arguments.no_compiled else ["edgewise", "compiled"]
+    is_too_large = case.score_mod is not None and tokens > arguments.largest
+    return names if is_too_large else [*names, "sdpa"]
 
 
-def row(name: str, tokens: int, rounds: int, largest: int) -> list[str]:
+def row(name: str, tokens: int, arguments: argparse.Namespace) -> list[str]:
     case, nodes = CASES[name], inputs(tokens)
-    names = sides(case, tokens, largest)
+    names = sides(case, tokens, arguments)
     masks = {side: masking(case, tokens, side) for side in names}
     runs = {side: attention(case, side, masks[side]()) for side in names}
     outputs = {side: without_gradient(run, nodes) for side, run in runs.items()}
@@ -163,7 +166,7 @@ def row(name: str, tokens: int, rounds: int, largest: int) -> list[str]:
         if not difference < CLOSE:
             raise SystemExit(f"{name}: {side} differs by {difference:.1e}")
     seconds: dict[tuple[str, str], list[float]] = {}
-    for _ in range(rounds):
+    for _ in range(arguments.rounds):
         for side, run in runs.items():
             steps = {"mask": masks[side], "forward": partial(without_gradient, run, nodes)}
             if side != "compiled":
@@ -194,7 +197,8 @@ def added(name: str, tokens: int, side: str) -> int:
         else:
             both_passes(run, nodes)
 
-    step(512, inputs(512))
+    warm = tokens if side == "compiled" else 512  # Compilation needs memory too.
+    step(warm, inputs(warm))
     nodes = inputs(tokens)
     Path("/proc/self/clear_refs").write_text("5")  # Reset the peak memory of this process.
     resident = status("VmRSS")
@@ -222,6 +226,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", metavar="WORD", help="cases with this word")
     parser.add_argument("--largest", type=int, default=4096)
+    parser.add_argument("--no-compiled", action="store_true", help="leave out compiled code")
     parser.add_argument("--peak", nargs=3, metavar=("CASE", "TOKENS", "SIDE"))
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -233,7 +238,7 @@ def main() -> None:
     for tokens in arguments.tokens:
         for name in CASES:
             if arguments.only in name:
-                cells = row(name, tokens, arguments.rounds, arguments.largest)
+                cells = row(name, tokens, arguments)
                 print("| " + " | ".join(cells) + " |", flush=True)
 
 
