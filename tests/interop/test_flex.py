@@ -181,7 +181,7 @@ def assert_equal(
     score_mod: Function | None = None,
     mask_mod: Function | None = None,
     learned: list[Tensor] | None = None,
-    block: int = 16,
+    block: int = 24,
     grouped: bool = False,
 ) -> None:
     """Compare output, log-sum-exp and all gradients with :func:`dense`."""
@@ -223,7 +223,7 @@ def test_a_score_mod_is_the_dense_computation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", mods())
-@pytest.mark.parametrize("mask", ["sink and window", "random", "padding", "windows of heads"])
+@pytest.mark.parametrize("mask", ["sink and window", "random", "windows of heads"])
 def test_score_mod_and_mask_together(name: str, mask: str) -> None:
     score_mod, learned = mods()[name]
     assert_equal(tensors(*[TOKENS] * 3), score_mod=score_mod, mask_mod=MASKS[mask], learned=learned)
