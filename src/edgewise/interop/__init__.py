@@ -1,6 +1,7 @@
-"""Support for models of other libraries: Hugging Face ``transformers`` and PyTorch Geometric.
+"""Support for code of other libraries.
 
-Each subpackage needs one of these libraries. It is imported when it is first used, for example by
+``flex`` and ``varlen`` have functions of ``torch.nn.attention``; ``huggingface`` and ``pyg`` need
+``transformers`` and PyTorch Geometric. Each is imported when it is first used, for example by
 ``ew.interop.pyg.GATConv``.
 """
 
@@ -9,10 +10,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__all__ = ["huggingface", "pyg"]
+__all__ = ["flex", "huggingface", "pyg", "varlen"]
 
 if TYPE_CHECKING:
-    from edgewise.interop import huggingface, pyg
+    from edgewise.interop import flex, huggingface, pyg, varlen
 
 # With __getattr__, a type checker would accept any name.
 if not TYPE_CHECKING:
