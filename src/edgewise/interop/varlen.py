@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise._utils.arguments import describe
-from edgewise._utils.dispatch_modes import persist_on
+from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise._utils.ragged import boundaries, runs_and_positions
 from edgewise._utils.torch_internals import version_of
@@ -205,7 +205,7 @@ def _graph(
         and all(r() is x for r, x in zip(entry[1], tensors, strict=True))
     ):
         return entry[2]
-    with persist_on(device):
+    with disable_modes(device):
         graph = _texts(sizes, tensors, window_size).to(device)
     _graphs[tensors[0]] = state, [ref(x) for x in tensors], graph
     return graph

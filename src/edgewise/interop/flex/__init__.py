@@ -21,7 +21,7 @@ from edgewise.attention.biases import EdgeTerm, OffsetBias, Offsets
 from edgewise.attention.checks import in_autocast_dtype
 from edgewise.attention.scores import Dot
 from edgewise.attention.steps import edge_scores
-from edgewise.engines.call import accumulator, without_autocast
+from edgewise.engines.call import ACCUMULATORS, without_autocast
 from edgewise.interop.flex.blocks import attend_by_blocks
 from edgewise.interop.flex.masks import (
     EMPTY,
@@ -170,7 +170,9 @@ def _mask_and_terms(
 ) -> tuple[Mask, Terms | None]:
     """Return the mask, also of ``score_mod``, and the terms of ``score_mod`` if it is linear."""
     sizes = *query.shape[:2], query.shape[2], key.shape[2]
-    terms = None if score_mod is None else recognise(score_mod, accumulator(query), query.device)
+    terms = (
+        None if score_mod is None else recognise(score_mod, ACCUMULATORS[query.dtype], query.device)
+    )
     if score_mod is not None and terms is not None and terms.allowed is not None:
         block_mask = _with_mask_of(score_mod, terms.allowed, block_mask, sizes, query.device)
     return mask_of(block_mask, sizes, query.device), terms

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise._utils.arguments import check_range, describe
-from edgewise._utils.dispatch_modes import persist_on
+from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.torch_internals import version_of
 from edgewise.attention.biases import Offsets
@@ -136,7 +136,7 @@ def create_block_mask(  # noqa: PLR0917 - the signature of PyTorch
     device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
     block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     members, heads = B or 1, H or 1
-    with persist_on(device):
+    with disable_modes(device):
         by_batch, by_head = _groups(mask_mod, members, heads, device)
         grid = members if by_batch else 1, heads if by_head else 1
         sizes = Q_LEN, KV_LEN
@@ -252,7 +252,7 @@ def _mask(block_mask: BlockMask, sizes: Sizes) -> Mask:
     members, heads, *lengths = sizes
     device = block_mask.kv_num_blocks.device
     block: tuple[int, int] = block_mask.BLOCK_SIZE
-    with persist_on(device):
+    with disable_modes(device):
         kinds = block_kinds(block_mask)
         by_batch, by_head = _groups(block_mask.mask_mod, members, heads, device)
         by_batch |= bool((kinds != kinds[:1]).any())
