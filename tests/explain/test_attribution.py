@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -293,12 +292,10 @@ def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyP
     whole.__dict__["field"] = None  # computes all nodes
     assert contributions(whole).method == "removed"
     monkeypatch.setattr(attribution, "MOST_REMOVED", 3)
-    assert contributions(whole).method == "relevance"
+    assert contributions(whole).method == "left_out"
     assert contributions(case).method == "removed"
     monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
-    assert contributions(case).method == "relevance"
-    by_member = replace(case, by_edge=False, whole_graph=False)
-    assert contributions(by_member).method == "left_out"
+    assert contributions(case).method == "left_out"
 
 
 def test_the_page_says_which_method_is_the_default() -> None:

@@ -145,8 +145,8 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
     The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
     ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
     ``"auto"`` chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if
-    parts times nodes are at most ``MOST_NODES``). For more edges it chooses
-    ``"relevance"``, and for more members ``"left_out"`` (``docs/howto/explain.md``).
+    parts times nodes are at most ``MOST_NODES``), and otherwise ``"left_out"``
+    (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
@@ -167,8 +167,7 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
         nodes = 0 if case.field is None else removals * len(case.member)
         is_fast = removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES
-        method = "relevance" if case.by_edge else "left_out"
-        method = "removed" if is_fast else method
+        method = "removed" if is_fast else "left_out"
     if method == "removed":
         return _removed(case, pairs)
     if method == "relevance":
