@@ -24,6 +24,12 @@ def test_graphs_with_projections_of_their_own() -> None:
     torch.testing.assert_close(lse, scores.logsumexp(1), rtol=0, atol=1e-14)
 
 
+def test_the_output_has_the_type_of_the_outputs() -> None:
+    half = torch.ones(2, 1, 3, dtype=torch.bfloat16), torch.zeros(2, 1)
+    out, lse = ew.merge_attention([half, half])
+    assert (out.dtype, lse.dtype) == (torch.bfloat16, torch.float32)
+
+
 def test_merging_empty_parts() -> None:
     nothing = (torch.zeros(2, 1, 3, requires_grad=True), torch.full((2, 1), -torch.inf))
     out, lse = ew.merge_attention([nothing, nothing])

@@ -298,6 +298,7 @@ def test_names_heads_targets_and_layers_are_chosen() -> None:
     assert layer.left_out == 49 - 14
     expected = whole[1].weights[..., layer.edges, :][..., [3, 1]]
     torch.testing.assert_close(layer.weights, expected)
+    torch.testing.assert_close(layer.head(3), expected[..., 0])
     assert "edges left out" in repr(some)
     assert whole[ATTENTION.format(0)] is whole[0]
 

@@ -360,8 +360,8 @@ CACHES: dict[str, dict[str, object]] = {
     "beams": {"num_beams": 2},
     "static": {"cache_implementation": "static"},
 }
-FEW = ("gpt2", "mistral", "gemma3")
-"""Layers that attend to all, to a window, and one of each."""
+FEW = ("mistral", "gpt2", "gemma3")
+"""Layers that attend to a window, to all, and one of each."""
 
 
 @pytest.mark.slow(after=2)
