@@ -334,7 +334,8 @@ class _Page:
         if self.explanation.kind != "pair of sequences":
             return None
         recorded = self.explanation.recorded.layers
-        return max((i for i, _ in full if "cross" in recorded[i].module), default=None)
+        cross = (i for i, _ in full if recorded[i].is_cross or "cross" in recorded[i].module)
+        return max(cross, default=None)
 
     def _position(self, name: str, head: int) -> tuple[int, int]:
         for index, layer in enumerate(self.layers):
