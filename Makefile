@@ -25,7 +25,7 @@ demo: install
 	  "window(1) | hubs([0])" "complete()" --seeds 3 --workers $(WORKERS) --test --out runs/demo
 	$(BIN)/python -m edgewise_examples.row_picture runs/demo
 
-# Eight minutes of processor time at most.
+# About ten minutes of processor time; seven minutes on two cores.
 test: install lint
 	$(BIN)/pytest --numprocesses $(WORKERS)
 
