@@ -69,7 +69,7 @@ MAKE: dict[str, tuple[Callable[[Graph], Any], list[str]]] = {
     # Sizes of batches are known to the host, and go to the device once.
     "batch": (lambda g: graphs.batch([g, g.transpose()]), ["copied to the device"]),
     # How many edges there are follows from numbers.
-    "with_self_loops": (lambda g: g.with_self_loops(), ["_unique2", "index"]),
+    "with_self_loops": (lambda g: g.with_self_loops(), ["index"]),
     "without_self_loops": (lambda g: g.without_self_loops(), ["index"]),
     "unique": (lambda g: g.unique(), ["_unique2"]),  # type: ignore[attr-defined]
     "power": (
