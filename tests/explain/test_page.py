@@ -6,6 +6,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -256,7 +257,7 @@ def test_cross_attention_names_both_sequences(chromium: Any, tmp_path: Path) -> 
         layer("encoder.0", graphs.complete().bind(3)),
         layer("encoder.1", graphs.complete().bind(3)),
         layer("decoder.0.attention", graphs.causal().bind(4)),
-        layer("decoder.0.cross_attention", graphs.complete().bind(4, 3)),
+        replace(layer("decoder.0.cross_attention", graphs.complete().bind(4, 3)), is_cross=True),
     ]
     layers.append(layer("decoder.1.attention", graphs.causal().bind(4)))
     found = explanation(layers, read, "pair of sequences", target_labels=written)

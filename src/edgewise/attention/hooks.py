@@ -28,15 +28,19 @@ class Interceptor:
     changes_heads = False
     """Whether the outputs of calls must be those of heads, even if a model has a faster way."""
 
+    def changed(self, call: Any, graph: Any) -> tuple[Any, Any]:
+        """Return the call and graph of which attention is computed, with or without log-sum-exp."""
+        return call, graph
+
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
         """Return the output of attention ``[..., N_dst, H, Dv]``."""
-        return compute(call, graph)
+        return compute(*self.changed(call, graph))
 
     def attend_with_lse(
         self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
         """Return the output of attention and the log-sum-exp of the scores, ``[..., N_dst, H]``."""
-        return compute(call, graph)
+        return compute(*self.changed(call, graph))
 
     def aggregate(
         self,

@@ -61,11 +61,10 @@ class Explanation:
         """Return the names, or numbers, of the targets and of the sources of a layer."""
         targets, sources = layer.graph.num_targets, layer.graph.num_sources
         target = source = self.labels
-        is_cross = layer.is_cross or "cross" in layer.module
-        if self.kind == "pair of sequences" and (is_cross or "decoder" in layer.module):
+        if self.kind == "pair of sequences" and (layer.is_cross or "decoder" in layer.module):
             target = self.target_labels
-            source = self.labels if is_cross else self.target_labels
-        elif is_cross and self.kind == "sequence":
+            source = self.labels if layer.is_cross else self.target_labels
+        elif layer.is_cross and self.kind == "sequence":
             source = []
         return node_names(target, targets, self.kind), node_names(source, sources, self.kind)
 

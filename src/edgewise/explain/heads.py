@@ -195,9 +195,9 @@ class _Gains(NamedInterceptor):
         super().__init__()
         self.used: dict[str, list[Tensor]] = {}
 
-    def _with_gain(self, call: AttentionCall, graph: Graph) -> AttentionCall:
+    def changed(self, call: AttentionCall, graph: Graph) -> tuple[AttentionCall, Graph]:
         if call.score is None:
-            return call
+            return call, graph
         like = call.query
         nodes = NODES.get()
         head = None if nodes is None else nodes.head
@@ -209,17 +209,9 @@ class _Gains(NamedInterceptor):
             gain = gain.gather(-1, head[graph.target][:, None])
         call_gain = call.gain
         if call_gain is None:
-            return replace(call, gain=gain)
+            return replace(call, gain=gain), graph
         call_gain = call_gain if isinstance(call_gain, Tensor) else call_gain.expand()
-        return replace(call, gain=gain * call_gain)
-
-    def attend(self, call: AttentionCall, graph: Graph, compute: Callable[..., Tensor]) -> Tensor:
-        return compute(self._with_gain(call, graph), graph)
-
-    def attend_with_lse(
-        self, call: AttentionCall, graph: Graph, compute: Callable[..., tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
-        return compute(self._with_gain(call, graph), graph)
+        return replace(call, gain=gain * call_gain), graph
 
 
 @dataclass(eq=False)

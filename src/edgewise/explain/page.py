@@ -334,8 +334,7 @@ class _Page:
         if self.explanation.kind != "pair of sequences":
             return None
         recorded = self.explanation.recorded.layers
-        cross = (i for i, _ in full if recorded[i].is_cross or "cross" in recorded[i].module)
-        return max(cross, default=None)
+        return max((i for i, _ in full if recorded[i].is_cross), default=None)
 
     def _position(self, name: str, head: int) -> tuple[int, int]:
         for index, layer in enumerate(self.layers):

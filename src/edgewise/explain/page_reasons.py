@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgewise.explain.explanation import Explanation
 
 MAX_REASONS, MAX_NODES = 100, 40
-"""Maximum numbers of reasons in a list, and of nodes of a large graph in the drawing."""
+"""Maximum number of reasons in a list, and of drawn nodes of a large graph."""
 
 
 def reasons_data(explanation: Explanation) -> dict[str, Any] | None:

@@ -11,6 +11,11 @@ from torch import Tensor, nn
 from edgewise.layers.sum_of_parts import SumOfParts
 
 
+def is_hybrid(model: nn.Module) -> bool:
+    """Return whether a model adds the scores of several parts."""
+    return any(isinstance(module, SumOfParts) for module in model.modules())
+
+
 @contextmanager
 def recorded_parts(model: nn.Module) -> Iterator[list[Mapping[str, Tensor]]]:
     """Collect the scores ``[B, C]`` of the parts of a hybrid model, for each call in the block."""

@@ -567,9 +567,9 @@ def _fractions(calls: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tens
 def _on_tokens(
     calls: Sequence[LayerRecord], fractions: Sequence[Tensor] | None = None
 ) -> LayerRecord:
-    """Return one record over tokens of the calls of a layer; weights of equal edges are added.
+    """Merge the calls of a layer into one record over tokens, and add the weights of equal edges.
 
-    The weights of each call are multiplied by its fraction ``[..., N_dst, H]``, if given.
+    The weights of each call are first multiplied by its fraction ``[..., N_dst, H]``, if any.
     """
     first = calls[0]
     targets, sources = (

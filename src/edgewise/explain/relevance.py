@@ -1,4 +1,4 @@
-r"""Gradients with respect to the inputs of members, and AttnLRP (Achtibat et al., 2024) by one.
+r"""Gradient × input of members, and AttnLRP (Achtibat et al., 2024) as a modified gradient.
 
 Layer-wise relevance propagation is gradient × input with a modified gradient. With relevance
 :math:`R_x = x \, g_x` and the gradient g of the score, the rules of AttnLRP are:
@@ -16,7 +16,6 @@ The rules change the backward pass only, so they hold for every model, graph and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from edgewise.attention.hooks import Interceptor
+from edgewise.attention.hooks import ACTIVE, Interceptor
 from edgewise.attention.scores import Additive
 from edgewise.explain.calls import is_degree
 
@@ -54,7 +53,7 @@ class Inputs(TorchFunctionMode):
 
     def __init__(self, case: Case, scale: float = 1.0) -> None:
         super().__init__()
-        self.rows, self.scale, self.is_paused = len(case.member), scale, False
+        self.rows, self.scale = len(case.member), scale
         self._inputs: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
         self._parameters: dict[int, Tensor] = {}
 
@@ -64,14 +63,14 @@ class Inputs(TorchFunctionMode):
         return [(x, leaf) for x, leaf, _ in self._inputs.values()]
 
     def rule(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Return the output of a function of PyTorch."""
+        """Call a function of PyTorch; subclasses change its gradient."""
         return func(*args, **kwargs)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.is_paused or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
             return func(*args, **kwargs)
         tensors = [x for x in _flat((args, kwargs)) if isinstance(x, Tensor)]
         out = self.rule(func, _mapped(self._input, args), _mapped(self._input, kwargs))
@@ -97,18 +96,16 @@ class Inputs(TorchFunctionMode):
         self._inputs[id(x)] = x, leaf, leaf.clone()  # A leaf cannot be changed in place.
         return self._inputs[id(x)][2]
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave functions within the block as they are."""
-        self.is_paused = True
-        try:
-            yield
-        finally:
-            self.is_paused = False
-
 
 class Relevance(Inputs, Interceptor):
     """Function mode and interceptor that replace gradients by those of AttnLRP."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if self not in ACTIVE.get():  # An engine computes a call, whose rules are applied already.
+            return func(*args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs)
 
     def rule(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Return the output of a function, whose gradient is that of AttnLRP."""
@@ -125,15 +122,8 @@ class Relevance(Inputs, Interceptor):
             return func(*args, **kwargs).detach()
         return func(*args, **kwargs)
 
-    def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
-        with self.paused():
-            return compute(_shared(call), graph)
-
-    def attend_with_lse(
-        self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
-        with self.paused():
-            return compute(_shared(call), graph)
+    def changed(self, call: Any, graph: Any) -> tuple[Any, Any]:
+        return _shared(call), graph
 
     def aggregate(
         self,
@@ -143,16 +133,9 @@ class Relevance(Inputs, Interceptor):
         reduce: str,
         compute: Callable[..., Tensor],
     ) -> Tensor:
-        with self.paused():
-            if weight is not None and weight.requires_grad and value.requires_grad:
-                value, weight = _scaled(value, 0.5), _scaled(weight, 0.5)
-            return compute(value, weight, graph, reduce)
-
-    def merge_attention(
-        self, outputs: Any, compute: Callable[..., tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
-        with self.paused():
-            return compute(outputs)
+        if weight is not None and weight.requires_grad and value.requires_grad:
+            value, weight = _scaled(value, 0.5), _scaled(weight, 0.5)
+        return compute(value, weight, graph, reduce)
 
 
 class ScaledMessages(Interceptor):

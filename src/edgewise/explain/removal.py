@@ -53,19 +53,11 @@ class Removal(Interceptor):
             removed |= torch.isin(keys, self.keys) & (source >= 0) & (target >= 0)
         return None if not bool(removed.any()) else (~removed).nonzero()[:, 0]
 
-    def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
+    def changed(self, call: Any, graph: Any) -> tuple[Any, Any]:
         edges = self.remaining_edges(graph)
         if edges is None:
-            return compute(call, graph)
-        return compute(call.on_edges(edges), graph_on_edges(graph, edges))
-
-    def attend_with_lse(
-        self, call: Any, graph: Any, compute: Callable[..., tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
-        edges = self.remaining_edges(graph)
-        if edges is None:
-            return compute(call, graph)
-        return compute(call.on_edges(edges), graph_on_edges(graph, edges))
+            return call, graph
+        return call.on_edges(edges), graph_on_edges(graph, edges)
 
     def aggregate(
         self,
@@ -174,7 +166,7 @@ class _LocalRemoval(Removal):
     def __init__(self, field: ReceptiveField, pairs: Tensor) -> None:
         super().__init__(field.case, None, pairs)
         self.field, self.step_index = field, 0
-        self.changed = torch.zeros(len(field.case.member), dtype=torch.bool)
+        self.changed_nodes = torch.zeros(len(field.case.member), dtype=torch.bool)
 
     def _next(self) -> tuple[Step, Tensor, Tensor]:
         """Return the next call, the targets to compute in it, and their remaining edges."""
@@ -186,10 +178,10 @@ class _LocalRemoval(Removal):
         removed = torch.isin(
             pair_keys(member[source], member[target], len(self.case.labels)), self.keys
         )
-        changed = torch.zeros_like(self.changed)
-        changed[target[removed | self.changed[source]]] = True
-        changed[target] |= self.changed[target]
-        self.changed = self.changed | changed
+        changed = torch.zeros_like(self.changed_nodes)
+        changed[target[removed | self.changed_nodes[source]]] = True
+        changed[target] |= self.changed_nodes[target]
+        self.changed_nodes = self.changed_nodes | changed
         return step, changed.nonzero()[:, 0], edges[changed[target] & ~removed]
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:

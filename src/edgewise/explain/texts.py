@@ -58,8 +58,8 @@ def decoder_inputs(model: nn.Module, arguments: Mapping[str, Any]) -> Iterator[l
     """Collect the ids ``[T]`` that the decoder reads in the block; a model may compute them."""
     ids: list[Tensor] = []
     if not is_encoder_decoder(model):
-        given = arguments.get("decoder_input_ids")
-        yield ids if given is None else [given[0]]
+        decoder_ids = arguments.get("decoder_input_ids")
+        yield ids if decoder_ids is None else [decoder_ids[0]]
         return
 
     def keep(_module: nn.Module, _args: Any, keywords: dict[str, Any]) -> None:

@@ -18,9 +18,10 @@ from edgewise._utils.dispatch_modes import disable_modes
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise._utils.ragged import boundaries, runs_and_positions
 from edgewise._utils.torch_internals import version_of
-from edgewise.attention.attend import attend, attend_with_lse, check_nodes
+from edgewise.attention.attend import attend, attend_with_lse
 from edgewise.attention.scores import Dot
 from edgewise.graphs import Graph, Intervals
+from edgewise.interop.torch_arguments import check_dims, check_gqa
 
 if TYPE_CHECKING:
     from torch.nn.attention.varlen import AuxRequest
@@ -160,23 +161,10 @@ def _paged(
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, *, enable_gqa: bool) -> None:
-    check_nodes(query=query, key=key, value=value)
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.dim() != 3:
-            raise ArgumentError(
-                name,
-                expected="shape [tokens, heads, width of a head]",
-                got=describe(x),
-                remedy="concatenate the texts along the first axis",
-            )
-    heads, key_heads = query.shape[1], key.shape[1]
-    if heads != key_heads and not enable_gqa:
-        raise ArgumentError(
-            "key",
-            expected=f"{heads} heads, as in query",
-            got=str(key_heads),
-            remedy="pass enable_gqa=True if query heads share key heads",
-        )
+    expected = "shape [tokens, heads, width of a head]"
+    remedy = "concatenate the texts along the first axis"
+    check_dims(3, expected, remedy, query=query, key=key, value=value)
+    check_gqa(query.shape[1], key.shape[1], enable_gqa=enable_gqa)
 
 
 def _graph(

@@ -6,10 +6,11 @@ have these reasons.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import torch
+from torch import Tensor
 
 from edgewise._utils.arguments import check_range
 from edgewise.app.explain.cases import cases
@@ -19,7 +20,7 @@ from edgewise.app.predict.predictor import Answer
 from edgewise.app.predict.rows import is_of_dicts
 from edgewise.app.runs.run import Run
 from edgewise.explain.attribution import Case, Method, contributions
-from edgewise.explain.parts import part_scores, recorded_parts
+from edgewise.explain.parts import is_hybrid, part_scores, recorded_parts
 from edgewise.explain.reasons import Attribution, Reason, attribution
 
 MANY = 64
@@ -84,8 +85,9 @@ def _of_input(
 ) -> Iterator[Attribution]:
     value = run.predictor.input_of(value)
     explained = cases(run.predictor, value, top=answers)
+    scores_of_parts = _scores_of_parts(run, value)
     for case in explained:
-        parts = _parts(run, value, case)
+        parts = _parts(run, scores_of_parts, case)
         first = contributions(case, methods[0])
         yield attribution(run.predictor.show(value), case, first, top, parts)
         if len(explained) > MOST_COMPARED or case.best == "removed":
@@ -97,14 +99,21 @@ def _of_input(
                 yield attribution(run.predictor.show(value), case, scores, top, parts)
 
 
-def _parts(run: Run, value: Any, case: Case) -> list[Reason]:
-    """Return what each part of a hybrid model adds to an answer; empty for other models."""
+def _scores_of_parts(run: Run, value: Any) -> Mapping[str, Tensor]:
+    """Return the scores ``[1, C]`` of each part of a hybrid model; empty for other models."""
+    if not is_hybrid(run.model):
+        return {}
     with torch.no_grad(), recorded_parts(run.model) as calls:
         run.predictor.answer([run.predictor.prepare(value)])
-    if not calls:
+    return calls[-1] if calls else {}
+
+
+def _parts(run: Run, scores: Mapping[str, Tensor], case: Case) -> list[Reason]:
+    """Return what each part of a hybrid model adds to an answer."""
+    if not scores:
         return []
     column = torch.tensor([run.predictor.output_of(case.answer)])
-    added = part_scores(calls[-1], column)
+    added = part_scores(scores, column)
     return [Reason(name, float(values)) for name, values in added.items()]
 
 

@@ -1,4 +1,4 @@
-"""Hybrid models, such as a network with naive Bayes: their factors, and what each part adds."""
+"""Factors of a network and naive Bayes, and the fraction that each part of a hybrid model has."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from torch import nn
 from edgewise.app.train.folder import NOTES, RunFolder
 from edgewise.app.train.splits import Loader
 from edgewise.app.train.text.naive_bayes import NEAR_ZERO, CombinedClassifier
-from edgewise.explain.parts import answer_parts, fractions, parts_text, recorded_parts
-from edgewise.layers.sum_of_parts import SumOfParts
+from edgewise.explain.parts import answer_parts, fractions, is_hybrid, parts_text, recorded_parts
 
 PARTS = "parts of the predictions"
 """Name of the note with the fractions of the parts."""
@@ -28,7 +27,7 @@ def fit_scales(model: CombinedClassifier, val: Loader) -> None:
 @torch.no_grad()
 def keep_parts(folder: RunFolder, model: nn.Module, val: Loader) -> None:
     """Write the fraction of each part of a hybrid model on the validation set to ``notes.json``."""
-    if not any(isinstance(module, SumOfParts) for module in model.modules()):
+    if not is_hybrid(model):
         return
     model.eval()
     device, added = next(model.parameters()).device, []

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import AttendOptions, attend, attend_with_lse, check_nodes
+from edgewise.attention.attend import AttendOptions, attend, attend_with_lse
 from edgewise.attention.biases import EdgeTerm, OffsetBias, Offsets
 from edgewise.attention.checks import in_autocast_dtype
 from edgewise.attention.scores import Dot
@@ -37,6 +36,7 @@ from edgewise.interop.flex.masks import (
 )
 from edgewise.interop.flex.pairs import Indices, PairFunction, on_pairs, state_of
 from edgewise.interop.flex.score_mods import ScoreMod, Terms, recognise
+from edgewise.interop.torch_arguments import check_dims, check_gqa
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
@@ -135,15 +135,10 @@ def flex_attention(  # noqa: PLR0917 - the signature of PyTorch
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, *, enable_gqa: bool) -> None:
-    check_nodes(query=query, key=key, value=value)
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.dim() != 4:
-            raise ArgumentError(
-                name,
-                expected="shape [B, H, N, D] (batch, heads, tokens, width of a head)",
-                got=describe(x),
-                remedy="add the missing axes with unsqueeze",
-            )
+    nodes = {"query": query, "key": key, "value": value}
+    expected = "shape [B, H, N, D] (batch, heads, tokens, width of a head)"
+    check_dims(4, expected, "add the missing axes with unsqueeze", **nodes)
+    for name, x in nodes.items():
         if x.shape[0] not in (1, query.shape[0]):
             raise ArgumentError(
                 name,
@@ -152,16 +147,13 @@ def _check(query: Tensor, key: Tensor, value: Tensor, *, enable_gqa: bool) -> No
                 remedy="pass as many keys and values as queries",
             )
     heads, key_heads = query.shape[1], key.shape[1]
-    if heads != key_heads and not (enable_gqa and key_heads and heads % key_heads == 0):
+    check_gqa(heads, key_heads, enable_gqa=enable_gqa)
+    if heads != key_heads and not (key_heads and heads % key_heads == 0):
         raise ArgumentError(
             "key",
-            expected=f"a number of heads that divides {heads}, the heads of query"
-            if enable_gqa
-            else f"{heads} heads, as in query",
+            expected=f"a number of heads that divides {heads}, the heads of query",
             got=str(key_heads),
-            remedy="project to another number of key heads"
-            if enable_gqa
-            else "pass enable_gqa=True if query heads share key heads",
+            remedy="project to another number of key heads",
         )
 
 

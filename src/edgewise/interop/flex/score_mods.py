@@ -175,7 +175,7 @@ class Affine(StandIn):
         return self * -1.0
 
     def __mul__(self, other: Any) -> Affine:
-        # A factor of at most 0 changes -inf to another number.
+        # -inf marks a masked pair; times 0 it is NaN, and times a negative number inf.
         if isinstance(other, StandIn) or self.allowed is not None:
             raise UnrecognisedError
         return Affine(self, self.gain * other, 0.0 if _is(self.bias, 0) else self.bias * other)
