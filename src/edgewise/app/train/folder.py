@@ -425,9 +425,7 @@ def figure_format(path: Path) -> str:
 
 def finite(value: Any) -> Any:
     """Return nested lists and dicts with None in place of NaN and infinity, for JSON."""
-    return map_leaves(
-        value, lambda leaf: None if isinstance(leaf, float) and not math.isfinite(leaf) else leaf
-    )
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def _digest(weights: Mapping[str, Tensor]) -> str:
