@@ -314,10 +314,10 @@ class RunFolder:
         ):
             check_memory(str(self.path / name), path.stat().st_size, name, "free memory")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            saved = (file.metadata() or {}).get(DIGEST)
-            if saved is not None and saved != _digest(tensors):
+            actual = _digest(tensors)
+            if (file.metadata() or {}).get(DIGEST, actual) != actual:
                 raise ValueError("a wrong digest")
-            if digest is not None and digest != _digest(tensors):
+            if digest not in (None, actual):
                 raise ValueError("tensors of another run")
             return tensors
 

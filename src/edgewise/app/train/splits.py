@@ -104,10 +104,10 @@ class Loader:
         generator, lengths = self._generator(), self.lengths
         if generator is None:
             order = torch.arange(self.count) if lengths is None else lengths.argsort(stable=True)
-            return order.split(self.total_size)
+            return list(order.split(self.total_size))
         order = torch.randperm(self.count, generator=generator)[: self.drawn]
         if lengths is None:
-            return order.split(self.total_size)
+            return list(order.split(self.total_size))
         sorted_batches: list[Tensor] = []
         for pool in order.split(POOL * self.total_size):
             by_length = pool[lengths[pool].argsort(stable=True)]
