@@ -15,7 +15,8 @@ import pytest
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli.parser import parse
 from edgewise.app.kinds import DATA, RECIPES, find
-from edgewise.app.runs import fields_of, from_record, to_record
+from edgewise.app.runs import fields_of, from_record, predictor_of, to_record
+from edgewise.app.runs.baseline_results import baselines_for
 from edgewise.app.runs.field_docs import field_meanings
 
 PAGE = Path(__file__).parents[2] / "docs/howto" / "own_recipes.md"
@@ -91,6 +92,15 @@ def test_packages_are_imported_only_if_needed(words: list[str], tmp_path: Path) 
     assert done.returncode == 0
     assert "imported" not in done.stdout
     assert "imported" in edgewise(tmp_path, "list", "recipes").stdout
+
+
+def test_recipes_of_edgewise_need_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise AssertionError("the packages are imported")
+
+    monkeypatch.setattr(import_module("edgewise.app.kinds"), "plugins", fail)
+    assert baselines_for(find("digits")).name == "images"
+    assert predictor_of(find("digits")).__name__ == "ImageClasses"
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_titles_of_the_progress_display() -> None:
     history: Any = SimpleNamespace(rows=[], settings=SimpleNamespace(epochs=3))
     display = ProgressDisplay(f"{TITLE}[bold]name[/bold]", history)
     display.console = Console(file=(stream := io.StringIO()))
-    display._print_line("")
+    display._show(0)
     assert is_safe(stream.getvalue())
     assert "[bold]" in stream.getvalue(), "names are no markup"
 

@@ -98,16 +98,14 @@ def comparison(
     """Return lines that compare a run with the best quick baselines of its recipe; ``splits`` are
     its data, if they are loaded.
     """
-    later = f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     data, with_tokenizer = None if splits is None else preprocessing_of(splits), recipe
     if splits is None:
         run = RunFolder(next(iter(RunFolder(out).runs()), out))  # the first of several seeds
         data, with_tokenizer = kept_preprocessing(run), with_vocabulary(recipe, run)
-    if data is not None and baselines_for(recipe).is_large(data):
-        return later
-    measured = list(baselines(with_tokenizer, quick=True, splits=splits))
+    large = data is not None and baselines_for(recipe).is_large(data)
+    measured = [] if large else list(baselines(with_tokenizer, quick=True, splits=splits))
     if not measured:
-        return later
+        return f"baselines: run `{command('baseline', recipe)}`, which takes minutes"
     path = write(out, recipe, measured)
     name = f"test/{main_metric(recipe, measured[0])}"
     value = metrics[name]

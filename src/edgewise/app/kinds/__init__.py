@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module, metadata
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -69,9 +69,12 @@ def library_kinds() -> tuple[Kind, ...]:
     return tuple(import_module(f"{__name__}.{name}").KIND for name in NAMES)
 
 
-def kinds() -> tuple[Kind, ...]:
-    """Return the kinds of Edgewise, then those of installed packages."""
-    return (*library_kinds(), *(plugin.kind for plugin in plugins()))
+def kinds() -> Iterator[Kind]:
+    """Yield the kinds of Edgewise, then those of installed packages, which are imported if no
+    earlier kind ends the loop.
+    """
+    yield from library_kinds()
+    yield from (plugin.kind for plugin in plugins())
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -92,7 +95,7 @@ class Registry(Mapping[str, T], Generic[T]):
         packages = (p.package for p in plugins() if name in self._of((p.kind,)))
         return next(packages, None)
 
-    def _of(self, kinds: tuple[Kind, ...]) -> dict[str, T]:
+    def _of(self, kinds: Iterable[Kind]) -> dict[str, T]:
         entries: dict[str, T] = {}
         for kind in kinds:
             values: Any = getattr(kind, self.field)

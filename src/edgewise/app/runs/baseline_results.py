@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -192,10 +192,11 @@ def without_augmentation(data: Data) -> Data:
 
 def baselines_for(recipe: Recipe) -> Baselines:
     """Return the baselines that a kind of problem has for a recipe, or raise NoBaselineError."""
-    entries = [entry for kind in kinds() for entry in kind.baselines]
-    for entry in entries:
+    entries = []
+    for entry in chain.from_iterable(kind.baselines for kind in kinds()):
         if isinstance(recipe.data, entry.data) and type(recipe.task) in entry.tasks:
             return entry
+        entries.append(entry)
     raise NoBaselineError(
         "recipe",
         expected="a recipe with baselines, on "

@@ -8,7 +8,7 @@ from torch import nn
 from edgewise.app.train.folder import NOTES, RunFolder
 from edgewise.app.train.splits import Loader
 from edgewise.app.train.text.naive_bayes import NEAR_ZERO, CombinedClassifier
-from edgewise.explain.parts import answer_parts, fractions, is_hybrid, parts_text, recorded_parts
+from edgewise.explain.parts import answer_parts, fractions, parts_text, recorded_parts
 
 PARTS = "parts of the predictions"
 """Name of the note with the fractions of the parts."""
@@ -27,8 +27,6 @@ def fit_scales(model: CombinedClassifier, val: Loader) -> None:
 @torch.no_grad()
 def keep_parts(folder: RunFolder, model: nn.Module, val: Loader) -> None:
     """Write the fraction of each part of a hybrid model on the validation set to ``notes.json``."""
-    if not is_hybrid(model):
-        return
     model.eval()
     device, added = next(model.parameters()).device, []
     for loaded in val:

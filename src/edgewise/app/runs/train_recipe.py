@@ -33,6 +33,7 @@ from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.app.train.text.naive_bayes import CombinedClassifier, NaiveBayes
 from edgewise.app.train.text.text_data import TextData
 from edgewise.app.train.text.tokenizer import vocabulary_hash
+from edgewise.explain.parts import is_hybrid
 from edgewise.layers import GraphLayer, TextClassifier, shares_nodes
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ def _fit(
         title=title,
     )
     if rank_and_world_size()[0] == 0:
-        keep_parts(folder, model, loaders["val"])
+        if is_hybrid(model):
+            keep_parts(folder, model, loaders["val"])
         if splits.targets:
             keep_held_out(folder, model, splits)
     return metrics

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import time
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -80,7 +81,7 @@ class History(Callback):
         self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.times["seconds"]})
         if epoch == 1 or self._rank(epoch) < self._rank(self.best_epoch):
             self.best_epoch = epoch
-            self.best_weights = _copy(pl_module)
+            self.best_weights = deepcopy(pl_module.model.state_dict())
 
     def _rank(self, epoch: int) -> list[float]:
         """Return a key that is smallest for the best epoch; ties go to the lowest loss."""
@@ -133,7 +134,7 @@ class LastAverage(Callback):
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
-        self.last = [*self.last, _copy(pl_module)][-self.count :]
+        self.last = [*self.last, deepcopy(pl_module.model.state_dict())][-self.count :]
         for name, weight in pl_module.model.state_dict().items():
             if weight.is_floating_point():
                 epochs = [epoch[name].to(weight.device) for epoch in self.last]
@@ -143,11 +144,6 @@ class LastAverage(Callback):
         assert isinstance(pl_module, TrainingModule)
         for name, weight in pl_module.model.state_dict().items():
             weight.copy_(self.last[-1][name])
-
-
-def _copy(module: TrainingModule) -> Weights:
-    """Return copies of the model's weights and buffers by name."""
-    return {name: x.detach().clone() for name, x in module.model.state_dict().items()}
 
 
 class HeadFirst(Callback):
@@ -336,18 +332,18 @@ class ProgressDisplay(ProgressBar):
         batches, total = batch_idx + 1, trainer.num_training_batches
         if self._bar is not None:
             if waited >= BAR_EVERY:
-                self._update_bar(self._bar, len(self.history.rows) + batches / total)
+                self._show(len(self.history.rows) + batches / total)
         elif len(self.history.rows) > self._shown_epochs and waited >= LINE_EVERY:
-            self._print_line("")
+            self._show(len(self.history.rows))
         elif waited >= BATCH_LINE_EVERY and batches < total:
-            self._print_line(f", batch {batches}" + f"/{total}" * math.isfinite(total))
+            batch_text = f", batch {batches}" + f"/{total}" * math.isfinite(total)
+            self._show(len(self.history.rows), batch_text)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.enabled:
+            self._show(len(self.history.rows))
         if self._bar is not None:
-            self._update_bar(self._bar, len(self.history.rows))
             self._bar.stop()
-        elif self.enabled:
-            self._print_line("")
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
@@ -355,24 +351,19 @@ class ProgressDisplay(ProgressBar):
         if self._bar is not None:
             self._bar.stop()
 
-    def _update_bar(self, bar: Progress, epochs: float) -> None:
-        """Update the bar; ``epochs`` includes the finished fraction of the current epoch."""
-        text = self._text(f"epoch {int(epochs)}")
-        bar.update(bar.task_ids[0], completed=epochs, text=text, refresh=True)
-        self._shown_at = time.monotonic()
-
-    def _print_line(self, batch: str) -> None:
-        self._shown_epochs = len(self.history.rows)
-        text = f"{self.title}  {self._text(f'epoch {self._shown_epochs}', batch)}"
-        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
-        self._shown_at = time.monotonic()
-
-    def _text(self, epoch: str, batch: str = "") -> str:
-        """Return the epoch, and the monitored metric of the last epoch with its best value."""
+    def _show(self, epochs: float, batch: str = "") -> None:
+        """Show the epoch, and the monitored metric of the last epoch with its best value;
+        ``epochs`` includes the finished fraction of the current epoch.
+        """
         history, settings = self.history, self.history.settings
-        text = f"{epoch}/{settings.epochs}{batch}  "
+        text = f"epoch {int(epochs)}/{settings.epochs}{batch}  "
         if history.rows:
             monitor = settings.monitor
             last, best = history.rows[-1], history.rows[history.best_epoch - 1]
             text += f"{monitor} {rounded(last[monitor])} (best {rounded(best[monitor])})"
-        return text
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=epochs, text=text, refresh=True)
+        else:
+            line = f"{self.title}  {text}"
+            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+        self._shown_at, self._shown_epochs = time.monotonic(), len(history.rows)

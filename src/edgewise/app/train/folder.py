@@ -314,10 +314,10 @@ class RunFolder:
         ):
             check_memory(str(self.path / name), path.stat().st_size, name, "free memory")
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            saved = (file.metadata() or {}).get(DIGEST)
-            if saved is not None and saved != _digest(tensors):
+            actual = _digest(tensors)
+            if (file.metadata() or {}).get(DIGEST, actual) != actual:
                 raise ValueError("a wrong digest")
-            if digest is not None and digest != _digest(tensors):
+            if digest not in (None, actual):
                 raise ValueError("tensors of another run")
             return tensors
 
@@ -425,9 +425,7 @@ def figure_format(path: Path) -> str:
 
 def finite(value: Any) -> Any:
     """Return nested lists and dicts with None in place of NaN and infinity, for JSON."""
-    return map_leaves(
-        value, lambda leaf: None if isinstance(leaf, float) and not math.isfinite(leaf) else leaf
-    )
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def _digest(weights: Mapping[str, Tensor]) -> str:

@@ -101,19 +101,16 @@ class Loader:
 
     def _indices(self) -> Sequence[Tensor]:
         """Return the example indices of each batch, for all processes together."""
-        generator = self._generator()
+        generator, lengths = self._generator(), self.lengths
         if generator is None:
-            order = torch.arange(self.count)
-        else:
-            order = torch.randperm(self.count, generator=generator)[: self.drawn]
-        if self.lengths is None or generator is None:
-            if self.lengths is not None:
-                order = order[self.lengths[order].argsort(stable=True)]
-            batches: Sequence[Tensor] = order.split(self.total_size)
-            return batches
+            order = torch.arange(self.count) if lengths is None else lengths.argsort(stable=True)
+            return list(order.split(self.total_size))
+        order = torch.randperm(self.count, generator=generator)[: self.drawn]
+        if lengths is None:
+            return list(order.split(self.total_size))
         sorted_batches: list[Tensor] = []
         for pool in order.split(POOL * self.total_size):
-            by_length = pool[self.lengths[pool].argsort(stable=True)]
+            by_length = pool[lengths[pool].argsort(stable=True)]
             sorted_batches += by_length.split(self.total_size)
         order = torch.randperm(len(sorted_batches), generator=generator)
         return [sorted_batches[i] for i in order]
