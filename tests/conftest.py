@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import os
 import sys
@@ -57,13 +58,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _empty_learning_curves() -> Iterator[None]:
-    """A tiny training takes half a second, and so does the figure of its learning curves."""
+def _quick_trainings() -> Iterator[None]:
+    """A tiny training takes as long as the figure of its learning curves.
+
+    So do a few of Lightning's looks for callbacks in the metadata of all installed packages.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if fitting := sys.modules.get("edgewise.app.train.fitting"):
+            from lightning.fabric.utilities import registry
             from matplotlib.figure import Figure
 
             patch.setattr(fitting, "curves", lambda *_: Figure(figsize=(1, 1)))
+            patch.setattr(registry, "entry_points", functools.cache(registry.entry_points))
         yield
 
 

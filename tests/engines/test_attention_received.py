@@ -173,6 +173,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 16384)
 """
 
 
+@pytest.mark.slow
 def test_the_memory_does_not_depend_on_the_number_of_edges() -> None:
     done = subprocess.run(
         [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True

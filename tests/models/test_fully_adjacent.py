@@ -23,6 +23,7 @@ def test_who_is_seen(layer: str, last: str) -> None:
     assert seen == [True] * reach + [False] * (12 - reach)
 
 
+@pytest.mark.slow
 def test_the_complete_layer_alone_picks_the_leaf() -> None:
     """NeighborsMatch of depth 3, as far as a few hundred steps of training go."""
     found = {}
