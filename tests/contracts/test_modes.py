@@ -161,7 +161,7 @@ def leaves_of(graph: Graph) -> list[Tensor]:
     return [torch.randn(size, dtype=torch.double, requires_grad=True) for size in sizes]
 
 
-@pytest.mark.slow(every=7)
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_used_in_inference_mode_trains_afterwards(name: str) -> None:
     for engine in ENGINES:
@@ -272,7 +272,7 @@ def on_meta(given: Any) -> Any:
     return given.detach().to("meta") if isinstance(given, Tensor) else given
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=19)
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in READS_NUMBERS])
 def test_a_model_on_meta_gives_shapes(name: str) -> None:
     expected = call(name, small(name), example(name))

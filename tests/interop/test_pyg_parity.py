@@ -38,7 +38,7 @@ def agree(case: Case, graph: str, dtype: torch.dtype) -> None:
             assert_same(*pair, f"gradient of {name}: ")
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_outputs_and_all_gradients(case: Case) -> None:
     """Over every graph in double precision, and once in single."""
