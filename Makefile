@@ -27,11 +27,11 @@ demo: install
 
 # About ten minutes of processor time; seven minutes on two cores.
 test: install lint
-	$(BIN)/pytest --numprocesses $(WORKERS)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 # Slow tests, too.
 test-all: install lint
-	$(BIN)/pytest -m "not accuracy and not learns" --numprocesses $(WORKERS)
+	$(BIN)/pytest -m "not accuracy and not learns" --numprocesses $(WORKERS) --dist worksteal
 
 # Random graphs through every engine until it is stopped, or for SECONDS. Failures say how to repeat them.
 SECONDS ?= inf

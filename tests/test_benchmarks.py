@@ -47,7 +47,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.slow(after=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_commands(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", command)
@@ -155,6 +155,7 @@ def test_scores_without_heads_are_measured_once(
     assert tables == [line for line in again.splitlines() if line.startswith("|")]
 
 
+@pytest.mark.slow
 def test_pages_are_measured_in_a_browser(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -254,12 +254,16 @@ def run_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[s
 
 @pytest.mark.slow(
     "docs/howto/baselines.md",
+    "docs/howto/explain.md",
     "docs/howto/export.md",
     "docs/howto/hugging_face_data.md",
+    "docs/howto/huggingface.md",
     "docs/howto/molecules.md",
     "docs/howto/processes.md",
     "docs/howto/series.md",
     "docs/howto/training.md",
+    "docs/howto/your_data.md",
+    "docs/reference/engines.md",
 )
 @pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in OWN_TEST])
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of other libraries
@@ -410,6 +414,7 @@ EXAMPLES_NEED = {
 """Packages that the examples of a package or module need."""
 
 
+@pytest.mark.slow("edgewise.app.runs.run", "edgewise.app.runs.train_recipe")
 @pytest.mark.parametrize("module", WITH_EXAMPLES)
 def test_the_examples_of_docstrings_run(module: str) -> None:
     """Each example imports what it uses."""

@@ -73,7 +73,7 @@ def sounds() -> None:
             wavfile.write(f"{name}/{i}.wav", 8000, tone + random.normal(size=2000))
 
 
-@pytest.mark.slow("recommendation.md-ratings", "nodes_and_links.md-graph")
+@pytest.mark.slow("recommendation.md-ratings", "nodes_and_links.md-graph", "sounds.md-sounds")
 @pytest.mark.parametrize(
     ("page", "files"),
     [

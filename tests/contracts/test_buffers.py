@@ -49,7 +49,7 @@ def check_module(module: nn.Module, calls: list[Callable[[nn.Module], Tensor]]) 
         torch.testing.assert_close(call(duplicate.eval()), expected, rtol=0, atol=0)
 
 
-@pytest.mark.slow(every=4)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("name", test_modes.EVERY)
 def test_a_model_keeps_the_shapes_of_its_parameters_and_buffers(name: str) -> None:
     def run(inputs: tuple[Any, ...]) -> Callable[[nn.Module], Tensor]:

@@ -225,6 +225,7 @@ def test_models_of_text(name: str) -> None:
     check(of_text(name))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize(("name", "argument"), WITH_A_PATTERN)
 def test_models_made_with_a_pattern(name: str, argument: str) -> None:
     check(lambda graph: made(name, **{argument: graph}), argument)

@@ -180,6 +180,7 @@ def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     assert torch.equal(call(name, other, inputs), call(name, model, inputs))
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", SIMPLE)
 def test_every_engine_gives_the_reference(name: str) -> None:
     model, inputs = small(name), on_distinct_edges(example(name))

@@ -81,7 +81,7 @@ def inference_tensors(thing: Any) -> list[str]:
     return found
 
 
-@pytest.mark.slow(after=20)
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_model_evaluated_in_inference_mode_trains_afterwards(name: str) -> None:
     """By the engines that may be chosen; the patterns below are tested on every engine."""
@@ -214,6 +214,7 @@ def encoded(encoding: nn.Module, graph: Graph, x: Tensor) -> list[Tensor]:
     return [term if isinstance(term, Tensor) else term.expand() for term in terms.values()]
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("made_inside", [False, True])
 @pytest.mark.parametrize("name", encodings.ENCODINGS)
 def test_an_encoding_used_in_inference_mode_trains_afterwards(name: str, made_inside: bool) -> None:
@@ -271,7 +272,7 @@ def on_meta(given: Any) -> Any:
     return given.detach().to("meta") if isinstance(given, Tensor) else given
 
 
-@pytest.mark.slow(after=20)
+@pytest.mark.slow(every=19)
 @pytest.mark.parametrize("name", [name for name in EVERY if name not in READS_NUMBERS])
 def test_a_model_on_meta_gives_shapes(name: str) -> None:
     expected = call(name, small(name), example(name))

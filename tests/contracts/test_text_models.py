@@ -109,6 +109,7 @@ def test_state_dict_round_trip_gives_the_same_output(name: str) -> None:
     assert len(storages) == len(set(storages)), "safetensors wants every tensor once"
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", [*ATTENTION, *models.ENCODER_DECODER_MODELS])
 def test_every_engine_gives_the_reference(name: str) -> None:
     model = small(name)

@@ -38,6 +38,7 @@ def prompts(model: nn.Module) -> tuple[Tensor, dict[str, object]]:
     return ids.masked_fill(mask == 0, PADDING), {"attention_mask": mask}
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("write", [generate, beam_search])
 def test_a_cache_changes_time_and_nothing_else(name: str, write: object) -> None:

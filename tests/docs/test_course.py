@@ -56,7 +56,8 @@ def run(page: str) -> int:
 
 
 @pytest.mark.slow(
-    "05_scores", "09_positions", "11_context", "13_masks", "27_pruning", "28_structure", "29_trees"
+    *("03_sqrt_d", "05_scores", "09_positions", "11_context", "13_masks", "16_renumbered"),
+    *("18_gnn_layer", "23_cost", "27_pruning", "28_structure", "29_trees"),
 )
 @pytest.mark.parametrize(
     "path",

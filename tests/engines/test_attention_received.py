@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from torch import Tensor, nn
 
 import edgewise as ew
 from edgewise import graphs
+from tests import memory
 from tests.errors import refused
 
 EDGES = graphs.edges(torch.tensor([[0, 4, 4, 2, 1, 6], [0, 0, 1, 1, 3, 5]]), (8, 6))
@@ -161,24 +160,17 @@ def test_a_score_with_parameters_has_no_gradient() -> None:
     torch.testing.assert_close(received, expected)
 
 
-MEMORY = """
-import resource, torch, edgewise as ew
-query, key = torch.randn(16384, 1, 8), torch.randn(16384, 1, 8)
-graph = ew.graphs.causal().bind(16384)
-ew.attention_received(query[:64], key[:64], ew.graphs.causal(), engine="tiles")
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-received = ew.attention_received(query, key, graph, engine="tiles")
-assert abs(float(received.sum()) / 16384 - 1) < 1e-4
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 16384)
-"""
-
-
+@memory.readable
 def test_the_memory_does_not_depend_on_the_number_of_edges() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True
+    query, key = torch.randn(16384, 1, 8), torch.randn(16384, 1, 8)
+    graph, received = graphs.causal().bind(16384), []
+    ew.attention_received(query[:64], key[:64], graphs.causal(), engine="tiles")
+    grown = memory.growth(
+        lambda: received.append(ew.attention_received(query, key, graph, engine="tiles"))
     )
+    assert abs(float(received[0].sum()) / 16384 - 1) < 1e-4
     # In kB per token; weights of all edges would take 32.
-    assert float(done.stdout) < 2
+    assert grown / 1024 / 16384 < 2
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])

@@ -82,7 +82,7 @@ TERMS = ["dropout", "gatv2", "gain, masked", "edge vectors", "bias from a table"
 TERMS += ["grouped", "grouped, bias by offset, dropout"]
 
 
-@pytest.mark.slow(every=4)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_graph(name: str) -> None:
     """Each with three of the terms; any three graphs in a row meet all terms together."""
@@ -108,7 +108,7 @@ def test_a_tile_that_three_chunks_of_targets_attend_to() -> None:
     hold(Call(heads=1).over((graphs.window(1) | graphs.hubs([5])).bind(33 * TilesLayout.BLOCK)))
 
 
-@pytest.mark.slow(every=4)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("spec", PATTERNS, ids=str)
 def test_every_pattern(spec: Spec) -> None:
     for sizes in [(n, n) for n in (1, 4, 5, 6, 8)] + [(3, 5), (7, 8), (5, 3)]:
@@ -206,6 +206,7 @@ def test_any_number_of_threads_gives_the_same_bits(call: str) -> None:
             assert not check_threads(case, engine).failures
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", UNIONS)
 @pytest.mark.parametrize("call", ["gatv2", "everything", "masked"])
 def test_auto_runs_the_parts_where_that_is_faster(

@@ -138,7 +138,7 @@ def by_sequences(sequences: varlen.Sequences, graph: Graph) -> Tensor:
     return found
 
 
-@pytest.mark.slow(every=4)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_blocks_are_the_graph(name: str, block: int) -> None:
     if block == 128 or GRAPHS[name].num_targets < 200:
@@ -156,7 +156,7 @@ def test_blocks_of_every_pattern(spec: Spec, monkeypatch: pytest.MonkeyPatch) ->
                 check_mask(graph)
 
 
-@pytest.mark.slow(every=4)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("sign", algebra.BINARY)
 @pytest.mark.parametrize("left", REPRESENTATIVES, ids=str)
 def test_blocks_of_compositions(left: Spec, sign: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def _given(graph: Graph) -> tuple[Any, ...]:
     return layouts._tile_runs(graph, *sizes), graph.num_targets, graph.num_sources, None
 
 
-@pytest.mark.slow(every=4)
+@pytest.mark.slow(every=8)
 @pytest.mark.parametrize("name", [name for name in GRAPHS if GRAPHS[name].num_targets < 400])
 def test_numbers_and_gradients(name: str) -> None:
     for lse in (False, True):

@@ -44,7 +44,7 @@ def by_row(graph: Graph, scores: Tensor, normalise: Callable[[Tensor], Tensor]) 
     return weights
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("engine", SERVING)
 @pytest.mark.parametrize("graph", GRAPHS, ids=["complete", "causal", "edges"])
 @pytest.mark.parametrize("alpha", THEIRS)

@@ -66,6 +66,7 @@ def test_the_table_of_kernels_has_those_of_the_code() -> None:
     run("-W", "ignore", "-m", "tests.triton.table", "--check")
 
 
+@pytest.mark.slow
 def test_the_lines_of_mutations_are_still_there() -> None:
     """``make gpu-mutations`` changes each, and must see red."""
     for mutation in MUTATIONS:

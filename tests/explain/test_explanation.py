@@ -79,6 +79,7 @@ def test_a_translation_has_two_texts(folder: Path) -> None:
     assert_named(found)
 
 
+@pytest.mark.slow
 def test_a_molecule_has_atoms_with_places(folder: Path) -> None:
     pytest.importorskip("rdkit")
     smiles = ["CCO", "CCN", "c1ccccc1O", "CC(=O)O", "CCCl", "CCCC", "COC", "CC#N"]

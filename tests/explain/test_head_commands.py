@@ -87,6 +87,7 @@ def test_a_pruned_folder_is_read_by_the_other_commands(
     assert list(left.values()) == [[0, 2], [1, 2, 3]]
 
 
+@pytest.mark.slow
 def test_heads_keep_their_numbers_in_every_command(
     run_of: RunOf, capsys: Captured, tmp_path: Path
 ) -> None:

@@ -65,8 +65,11 @@ class Opened:
     ) -> None:
         self.messages: list[str] = []
         self.requests: list[str] = []
-        size = {"width": width, "height": 800}
-        self.page = browser.new_page(viewport=size, color_scheme=scheme)
+        # Each new tab would start a process, which takes longer than all that a test does in it.
+        self.page = browser.contexts[0].pages[0] if browser.contexts else browser.new_page()
+        self.page.set_viewport_size({"width": width, "height": 800})
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.mouse.move(0, 0)
         self.page.on("console", lambda message: self.messages.append(message.text))
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))

@@ -14,10 +14,10 @@ pytest.importorskip("tokenizers")
 
 
 def test_damaged_files_are_named_or_read_as_they_are() -> None:
-    seen, bad = run(70, seed=0, root=ROOT if ROOT.is_dir() else None)
+    seen, bad = run(35, seed=0, root=ROOT if ROOT.is_dir() else None)
     assert not bad, "\n".join(bad)
-    assert seen["refused"] > 20
-    assert seen["the same"] + seen["other data"] > 10
+    assert seen["refused"] > 10
+    assert seen["the same"] + seen["other data"] > 5
 
 
 @pytest.mark.slow

@@ -20,10 +20,10 @@ LIMITS = Limits(4 * 2**30, 20)
 
 
 def test_received_files_give_results_or_named_errors() -> None:
-    seen, bad = strangers.run(30, 0, LIMITS, only="t")
+    seen, bad = strangers.run(12, 0, LIMITS, only="t")
     assert not bad, "\n".join(bad)
-    assert seen["refused"] > 5
-    assert seen["result"] > 5
+    assert seen["refused"] > 2
+    assert seen["result"] > 2
 
 
 def careless_code(_words: list[str]) -> int:

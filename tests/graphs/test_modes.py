@@ -126,7 +126,7 @@ MODES = {
 }
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=7)
 @EVERY
 @pytest.mark.parametrize("mode", MODES)
 def test_a_graph_met_in_a_mode_trains_afterwards(name: str, mode: str) -> None:

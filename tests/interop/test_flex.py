@@ -222,6 +222,7 @@ def test_a_score_mod_is_the_dense_computation(name: str) -> None:
     assert_equal(tensors(*[TOKENS] * 3), score_mod=score_mod, learned=learned)
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", mods())
 @pytest.mark.parametrize("mask", ["sink and window", "random", "windows of heads"])
 def test_score_mod_and_mask_together(name: str, mask: str) -> None:
@@ -236,6 +237,7 @@ def test_batch_and_head_dependent_masks_with_score_mods(name: str) -> None:
     assert_equal(tensors(*[TOKENS] * 3), score_mod=score_mod, mask_mod=mask_mod, learned=learned)
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", ["alibi", "softcap", "key scale", "dense bias"])
 @pytest.mark.parametrize("mask", ["causal", "windows of heads", "padding"])
 def test_query_heads_that_share_key_heads(name: str, mask: str) -> None:
@@ -287,6 +289,7 @@ def test_a_piecewise_linear_function_is_not_taken_for_linear() -> None:
     assert_equal(nodes, score_mod=lambda s, *_: torch.clamp(s, max=50))
 
 
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("block", [8, (32, 7), 128])
 @pytest.mark.parametrize("separate", [True, False])
@@ -304,6 +307,7 @@ def test_the_block_mask_is_that_of_pytorch(
             assert ours_part == expected_part
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", ["alibi", "softcap", "relative", "causal", None])
 @pytest.mark.parametrize("mask", ["causal documents", "padding", "blocks", "windows of heads"])
 def test_pytorch_computes_the_same(

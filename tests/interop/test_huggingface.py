@@ -129,6 +129,7 @@ def embedding(ours: nn.Module) -> Tensor:
     return ours.embedding.tokens.weight
 
 
+@pytest.mark.slow(every=2)
 @pytest.mark.parametrize("name", TEXT)
 @pytest.mark.parametrize("masked", [False, True])
 def test_text_models_give_the_states_logits_and_gradients_of_theirs(

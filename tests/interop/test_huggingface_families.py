@@ -153,7 +153,7 @@ def texts_of(
     return out.sequences, torch.stack(out.logits).double()
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_is_unchanged(name: str) -> None:
     """In batches of one text and of two, also at padding positions and after ``complete()``."""
@@ -175,7 +175,7 @@ def test_a_family_is_unchanged(name: str) -> None:
         close(logits, expected_logits)
 
 
-@pytest.mark.slow(every=4)
+@pytest.mark.slow(every=9)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_autocast_costs_a_family_no_more_precision_than_without_us(name: str) -> None:
     """Errors, against float32, of output and gradients are at most twice those of SDPA."""

@@ -139,7 +139,7 @@ def agree(mine: tuple[Tensor, list[Tensor]], other: tuple[Tensor, list[Tensor]])
         close(one, two)
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_model_on_its_own_graph_is_theirs(name: str, padding: str) -> None:

@@ -43,7 +43,7 @@ def calls() -> list[tuple[torch.Tensor, ...]]:
     ]
 
 
-@pytest.mark.slow(after=2)
+@pytest.mark.slow(after=1)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_compiles_in_one_piece(name: str) -> None:
     agrees(LAYERS[name](), calls())

@@ -62,7 +62,7 @@ def built(case: Case) -> tuple[nn.Module, nn.Module]:
     return layers[0].eval(), layers[1].eval()
 
 
-@pytest.mark.slow(every=3)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("num_edges", [9, 0])
 @pytest.mark.parametrize("case", CONFIGURATIONS, ids=str)
 def test_a_layer_raises_an_error_if_and_only_if_pyg_does(case: Case, num_edges: int) -> None:

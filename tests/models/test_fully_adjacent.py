@@ -23,6 +23,16 @@ def test_who_is_seen(layer: str, last: str) -> None:
     assert seen == [True] * reach + [False] * (12 - reach)
 
 
+def test_the_last_layer_alone_has_all_pairs() -> None:
+    line, edges = graphs.window(0, 1).bind(6), []
+    model = models.fully_adjacent(3, 2, depth=3)
+    for layer in model.layers:
+        layer.register_forward_pre_hook(lambda _, called: edges.append(called[1].num_edges))
+    model(torch.randn(6, 3), line)
+    assert edges == [line.num_edges, line.num_edges, 36]
+
+
+@pytest.mark.slow
 def test_the_complete_layer_alone_picks_the_leaf() -> None:
     """NeighborsMatch of depth 3, as far as a few hundred steps of training go."""
     found = {}

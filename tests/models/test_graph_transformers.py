@@ -224,6 +224,7 @@ def test_codes_may_be_computed_before(name: str) -> None:
     torch.testing.assert_close(known, model(x, plain, batch=SIZES, edge_attr=edge_attr))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("make", [models.gps, models.exphormer])
 @pytest.mark.parametrize("position", get_args(Position))
 def test_positions_are_chosen_by_name(make: Callable[..., nn.Module], position: Position) -> None:

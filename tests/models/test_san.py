@@ -89,6 +89,7 @@ def attended(
     return layer.output(out.flatten(1))
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("with_edges", [True, False])
 @pytest.mark.parametrize("gamma", [0.3, 1e-5, 0.0, 7.0])
 def test_san_by_its_formula_node_by_node(gamma: float, with_edges: bool) -> None:

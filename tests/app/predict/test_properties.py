@@ -101,6 +101,7 @@ def test_targets_with_gaps_are_trained_together(one: Run) -> None:
     assert "val/group/calibration_error" in header
 
 
+@pytest.mark.slow
 def test_two_classes_are_learned(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.csv", "aromatic", keep=False)
     fields = {"trainer.epochs": 15, "optimizer.lr": 0.01, "task.class_weight": "balanced"}

@@ -187,6 +187,7 @@ def test_numbers_of_a_text_are_predicted(tmp_path: Path) -> None:
     assert found.metrics["test/r2"] > 0.9
 
 
+@pytest.mark.slow
 def test_the_baseline_is_a_regression_of_each_label(tmp_path: Path) -> None:
     given = recipe(by_column(tmp_path / "own.csv"), **{"data.target": ",".join(NAMES)})
     (found,) = baselines(given)
@@ -197,6 +198,7 @@ def test_the_baseline_is_a_regression_of_each_label(tmp_path: Path) -> None:
     assert best_of(given, [found, better]) is better
 
 
+@pytest.mark.slow
 def test_a_run_behind_the_baseline_says_what_to_do(tmp_path: Path) -> None:
     given = recipe(in_lists(tmp_path / "own.csv"))
     said = comparison(given, {"test/roc_auc": 0.5}, tmp_path)

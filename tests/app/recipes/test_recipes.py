@@ -65,6 +65,9 @@ def cases() -> list[Any]:
 @pytest.mark.slow(
     "swin-cifar10",
     "vit-cifar10",
+    "vit-mnist",
+    "bag-sst2",
+    "gat-enzymes",
     "sst2",
     "gps-esol",
     "graph-bert-cora",
