@@ -8,6 +8,7 @@ a :class:`Residual`. :class:`AttentionBlock` and :class:`CrossBlock` allow anoth
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypedDict, Unpack, get_args
@@ -113,7 +114,7 @@ class MultiHeadAttention(GraphLayer):
         # ScaledDot has no weights, so all layers share one object.
         self.score = DOT if isinstance(score, ScaledDot) else score
         self.normaliser = layer_normaliser(normaliser, heads)
-        self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
+        self.rotary, self.dropout, self.source_width = _unshared(rotary), dropout, source_width
 
         queries, keys = heads * self.head_width, key_heads * self.head_width
         input_width = width if source_width is None else source_width
@@ -331,6 +332,15 @@ class MultiHeadAttention(GraphLayer):
             remedy="build the layer with source_width= for cross-attention, or without "
             "source_width for self-attention",
         )
+
+
+def _unshared(rotary: nn.Module | None) -> nn.Module | None:
+    """Return a copy for one layer, unless layers share parameters.
+
+    ``torch.func.functional_call`` cannot replace buffers of a module that has several parents.
+    """
+    has_parameters = rotary is not None and any(True for _ in rotary.parameters())
+    return rotary if has_parameters else copy.deepcopy(rotary)
 
 
 def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:
