@@ -296,7 +296,8 @@ class MultiHeadAttention(GraphLayer):
         if self.qkv is not None and self.key_heads == self.heads:
             query, key, value = unbind_qkv(self.qkv(x), self.heads)
         elif self.qkv is not None:
-            query, key, value = map(self._heads, self.qkv(x).split(self.qkv.widths, dim=-1))
+            heads = self._heads(self.qkv(x))
+            query, key, value = heads.split((self.heads, self.key_heads, self.key_heads), dim=-2)
         else:
             query, key, value = map(self._heads, (self.query(x), self.key(x), self.value(x)))
         if self.rotary is not None:
