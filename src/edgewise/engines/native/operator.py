@@ -24,12 +24,6 @@ LARGEST = 2**31 - 1
 
 BAD_CLASS = "the index of a TableBias has entries outside its table's range of classes"
 
-NO_SECOND_DERIVATIVE = (
-    'The engine "tiles" computes first derivatives only. For second derivatives, pass '
-    '`engine="rows"`, or run the forward pass in the context '
-    '`with edgewise.using_engine("reference"):`.'
-)
-
 Inputs = Mapping[str, Any]
 """Dict from the names of arguments to values; arguments that were not passed are left out."""
 
@@ -200,6 +194,10 @@ class KernelOperator(ABC):
         """Compute the results and write them to the tensors of :meth:`allocate`."""
 
     @abstractmethod
+    def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Return the differentiable results, computed by the engine "reference"."""
+
+    @abstractmethod
     def backward(
         self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
@@ -207,14 +205,6 @@ class KernelOperator(ABC):
 
         The gradient of a result that was not used is None.
         """
-
-    def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:  # noqa: ARG002 - overridden
-        """Compute the differentiable results by PyTorch's operations, for second derivatives.
-
-        Raises:
-            RuntimeError: the operator has no such formula.
-        """
-        raise RuntimeError(NO_SECOND_DERIVATIVE)
 
     def __init__(self) -> None:
         self.names = tuple(argument.name for argument in self.arguments)
