@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import graphs
+from edgewise.engines.dense import Dense
 from edgewise.engines.native import library
 from edgewise.engines.reference import Reference
+from edgewise.engines.rows import Rows
 from tests.engines.cases import CALLS, GRAPHS
 from tests.errors import refused
 
@@ -124,6 +127,47 @@ def test_kernels_compute_the_steps_where_there_are_some(monkeypatch: pytest.Monk
     assert weights.shape == (GRAPHS["copies"].num_edges, 2)
     with pytest.raises(AssertionError, match="reference"):  # a score of one's own has no kernel
         ew.edge_scores(query, key, GRAPHS["copies"], score=lambda q, k: (q * k).sum(-1))
+
+
+def steps(graph: ew.Graph, **options: Any) -> None:
+    """All three steps, one after another."""
+    query, key = torch.randn(2, graph.num_targets, 2, 4)
+    weights = ew.edge_softmax(ew.edge_scores(query, key, graph, **options), graph)
+    ew.aggregate(key, graph, weight=weights)
+
+
+@pytest.mark.skipif(bool(library.MISSING), reason=library.MISSING)
+@pytest.mark.parametrize("engine", ["reference", "dense", "rows"])
+def test_a_chosen_engine_computes_all_steps(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of "dense" are PyTorch's operations, as a traced file without Edgewise needs."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("another engine computes it")
+
+    others = {"reference": (Rows, Dense), "dense": (Rows,), "rows": (Reference, Dense)}[engine]
+    for other in others:
+        for name in {"edge_scores", "edge_softmax", "aggregate"} & vars(other).keys():
+            monkeypatch.setattr(other, name, refuse)
+    with ew.using_engine(engine):
+        steps(GRAPHS["BigBird"])
+    with (
+        ew.using_engine(others[0].name),
+        pytest.raises(AssertionError, match="another engine computes it"),
+    ):
+        steps(GRAPHS["BigBird"])
+
+
+def test_an_engine_that_cannot_compute_a_step_is_refused() -> None:
+    graph = GRAPHS["BigBird"]
+    with (
+        ew.using_engine("rows"),
+        refused("engine", expected="supports", got="only the scores", remedy="reference: supports"),
+    ):
+        steps(graph, score=lambda q, k: (q * k).sum(-1))
+    with ew.using_engine("row"), refused("engine", expected="rows", got="row", remedy="'rows'"):
+        steps(graph)
+    with ew.using_engine("tiles"):  # which computes attention only
+        ew.attention_weights(*torch.randn(2, graph.num_targets, 2, 4), graph)
 
 
 STEPS: dict[str, Callable[[Tensor, Tensor, Tensor, ew.Graph], Tensor]] = {

@@ -345,23 +345,3 @@ def test_what_looks_like_heads_first_is_warned_of() -> None:
         ew.attend(x, x, x, graphs.causal(), layout="HND")
         ew.attend(x.transpose(1, 2), x.transpose(1, 2), x.transpose(1, 2), graphs.causal())
         ew.attend(x[:, -1:], x, x, graphs.causal())  # a step of decoding
-
-
-def attention(x: Tensor, engine: str) -> Tensor:
-    return ew.attend(x, x, x, graphs.causal(), engine=engine)
-
-
-def summed(x: Tensor, engine: str) -> Tensor:
-    return ew.aggregate(x, graphs.causal(), engine=engine)
-
-
-@pytest.mark.parametrize(
-    ("run", "engine"), [(attention, "rows"), (attention, "tiles"), (summed, "rows")]
-)
-def test_second_derivatives_point_to_the_reference(
-    run: Callable[[Tensor, str], Tensor], engine: str
-) -> None:
-    x = torch.randn(N, H, D, requires_grad=True)
-    (first,) = torch.autograd.grad(run(x, engine).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match=r'second derivatives.*using_engine\("reference"\)'):
-        torch.autograd.grad(first.sum(), x)

@@ -606,14 +606,21 @@ def test_attention_weights_are_those_of_eager(name: str) -> None:
     padding = ("none", "right", "left")[[*KINDS].index(name) % 3]
     model, eager = KINDS[name].made(), KINDS[name].made("eager")
     ids, mask = batch_of(name, padding)
-    mine = model(ids, attention_mask=mask, output_attentions=True).attentions
-    other = eager(ids, attention_mask=mask, output_attentions=True).attentions
+    keep = slice(None) if mask is None else mask.bool()
+    outputs = [m(ids, attention_mask=mask, output_attentions=True) for m in (model, eager)]
+    close(outputs[0][0][keep], outputs[1][0][keep])
+    mine, other = ([*out.attentions] for out in outputs)
+    gradients = (
+        torch.autograd.grad(out[0][keep].square().sum(), weights)
+        for out, weights in zip(outputs, (mine, other), strict=True)
+    )
     assert len(mine) == len(other) > 0
-    for layer, expected in zip(mine, other, strict=True):
+    for layer, expected, grad, expected_grad in zip(mine, other, *gradients, strict=True):
         assert layer.shape == expected.shape
         real = layer.sum(-1) > 0  # a target without sources has uniform weights in eager
         assert real.any()
         close(layer[real], expected[real])
+        close(grad[layer > 0], expected_grad[layer > 0])  # padding has other values in eager
 
 
 def test_a_configuration_asks_for_attention_weights(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import describe
+from edgewise._utils.arguments import check_choice, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import (
     AttendOptions,
@@ -24,9 +24,10 @@ from edgewise.attention.attend import (
 )
 from edgewise.attention.checks import checked_term
 from edgewise.attention.scores import Score
-from edgewise.engines import EDGE_ENGINES, REFERENCE, EdgeEngine
+from edgewise.engines import EDGE_ENGINES, ENGINES, REFERENCE, ROWS, EdgeEngine
 from edgewise.engines.call import AttentionCall, Problem, without_autocast
 from edgewise.engines.layouts import graph_facts, layout_of
+from edgewise.engines.plan import plan
 from edgewise.engines.reference import EdgeLayout
 from edgewise.graphs import Graph, Pattern, check_sized
 from edgewise.graphs.graph import bind_graph
@@ -187,11 +188,14 @@ def _chosen_weights(
 
 
 def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
-    """Return the first engine that supports single edges, this score, and the dtype of ``like``.
+    """Return the engine of :func:`edgewise.using_engine`, or the first that supports the call.
 
-    It is "reference" where :func:`edgewise.using_engine` or ``torch.func`` asks for it.
+    Neither "dense" nor "tiles" computes single edges. "reference" replaces "dense", because both
+    consist of PyTorch's operations; "tiles" is replaced by the first engine, as "auto" is.
     """
-    if engine_for("auto") == REFERENCE.name:
+    requested = engine_for("auto")
+    check_choice("engine", requested, ["auto", *ENGINES])
+    if requested in (REFERENCE.name, "dense"):
         return REFERENCE
     problem = Problem(
         *graph.derived(graph_facts),
@@ -204,4 +208,7 @@ def _engine(like: Tensor, graph: Graph, score: Score = None) -> EdgeEngine[Any]:
         dtype=like.dtype,
         score=type(score),
     )
+    if requested == ROWS.name:
+        plan(problem, {ROWS.name: ROWS, REFERENCE.name: REFERENCE}, requested)  # or an error
+        return ROWS
     return next(engine for engine in EDGE_ENGINES if not engine.refuses(problem))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from edgewise._utils.torch_internals import is_plain
 from edgewise.layers.pruning import select
 
 
@@ -54,6 +55,29 @@ class JointLinear(nn.Linear):
         """Return the matrix ``[width, in_width]`` of each map, as views of the stored matrix."""
         weights: tuple[Tensor, ...] = self.weight.split(self.widths)
         return weights
+
+
+def matrix_of(linear: nn.Module, in_width: int, like: Tensor) -> Tensor:
+    """Return the matrix ``[out_width, in_width]`` of a linear module without bias.
+
+    Anything but a plain ``torch.nn.Linear`` is called on the identity matrix, in the dtype of
+    ``like``, so that hooks, wrappers such as LoRA, and quantised modules take effect.
+    """
+    if is_plain(linear, nn.Linear):
+        weight: Tensor = linear.weight  # type: ignore[assignment]
+        return weight
+    columns: Tensor = linear(torch.eye(in_width, dtype=like.dtype, device=like.device))
+    return columns.t()
+
+
+def table_of(embedding: nn.Module, rows: int) -> Tensor:
+    """Return all rows of an embedding; one with hooks, or of another class, is called for them."""
+    if is_plain(embedding, nn.Embedding):
+        weight: Tensor = embedding.weight  # type: ignore[assignment]
+        return weight
+    device = next(embedding.parameters()).device
+    table: Tensor = embedding(torch.arange(rows, device=device))
+    return table
 
 
 class LinearByHead(nn.Module):

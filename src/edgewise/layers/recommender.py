@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.ragged import runs_and_positions
 from edgewise.graphs import Pattern
+from edgewise.layers.projections import table_of
 
 
 class Recommender(nn.Module):
@@ -28,9 +29,14 @@ class Recommender(nn.Module):
         self, num_users: int, num_items: int, width: int, layers: Iterable[nn.Module] = ()
     ) -> None:
         super().__init__()
-        self.num_users, self.layers = num_users, nn.ModuleList(layers)
-        self.embedding = nn.Embedding(num_users + num_items, width)
+        self.num_users, self.num_nodes = num_users, num_users + num_items
+        self.layers = nn.ModuleList(layers)
+        self.embedding = nn.Embedding(self.num_nodes, width)
         nn.init.normal_(self.embedding.weight, std=0.1)
+
+    def table(self) -> Tensor:
+        """Return the embeddings ``[num_users + num_items, width]`` that :meth:`embed` refines."""
+        return table_of(self.embedding, self.num_nodes)
 
     @abstractmethod
     def embed(self, graph: Pattern) -> Tensor:

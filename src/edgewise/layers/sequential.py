@@ -116,7 +116,9 @@ def given_or_ones(
 ) -> Tensor:
     """Return edge features, checked by :func:`check_edge_attr`; ones if they are None."""
     check_edge_attr(edge_attr, graph, width, like, batched=batched)
-    return like.new_ones(graph.num_edges, width) if edge_attr is None else edge_attr
+    if edge_attr is not None:
+        return edge_attr
+    return torch.ones(graph.num_edges, width, dtype=like.dtype, device=like.device)
 
 
 def refuse_edge_attr(edge_attr: Tensor | None) -> None:

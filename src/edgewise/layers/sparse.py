@@ -28,7 +28,7 @@ class Linear(nn.Linear):
         Raises:
             ArgumentError: the features do not match the weight in size or dtype, or are integers.
         """
-        check_node_features(x, self.weight)
+        check_node_features(x, self.in_features, like=self.weight)
         if x.layout is not torch.sparse_csr:
             return super().forward(x)
         words = self.weight.t().unsqueeze(-2)
@@ -36,9 +36,11 @@ class Linear(nn.Linear):
         return y if self.bias is None else y + self.bias
 
 
-def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str = "x") -> None:
-    """Raise ArgumentError if features are integers, or do not match a weight in size and dtype."""
-    width = x.shape[-1:] if weight is None else weight.shape[-1:]
+def check_node_features(
+    x: Tensor, in_width: int | None = None, argument: str = "x", *, like: Tensor | None = None
+) -> None:
+    """Raise ArgumentError if features are integers, or not of this width and the dtype of like."""
+    width = x.shape[-1:] if in_width is None else (in_width,)
     if x.shape[-1:] != width or not x.is_floating_point():
         raise ArgumentError(
             argument,
@@ -47,8 +49,8 @@ def check_node_features(x: Tensor, weight: Tensor | None = None, argument: str =
             remedy="pass features of the expected width, build the model for the width of your "
             "features, or convert integers with .float()",
         )
-    if weight is not None:
-        check_type(argument, x, weight)
+    if like is not None:
+        check_type(argument, x, like)
 
 
 def word_graph(x: Tensor) -> Graph:

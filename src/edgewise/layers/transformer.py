@@ -8,6 +8,7 @@ a :class:`Residual`. :class:`AttentionBlock` and :class:`CrossBlock` allow anoth
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypedDict, Unpack, get_args
@@ -113,7 +114,7 @@ class MultiHeadAttention(GraphLayer):
         # ScaledDot has no weights, so all layers share one object.
         self.score = DOT if isinstance(score, ScaledDot) else score
         self.normaliser = layer_normaliser(normaliser, heads)
-        self.rotary, self.dropout, self.source_width = rotary, dropout, source_width
+        self.rotary, self.dropout, self.source_width = _unshared(rotary), dropout, source_width
 
         queries, keys = heads * self.head_width, key_heads * self.head_width
         input_width = width if source_width is None else source_width
@@ -295,7 +296,8 @@ class MultiHeadAttention(GraphLayer):
         if self.qkv is not None and self.key_heads == self.heads:
             query, key, value = unbind_qkv(self.qkv(x), self.heads)
         elif self.qkv is not None:
-            query, key, value = map(self._heads, self.qkv(x).split(self.qkv.widths, dim=-1))
+            heads = self._heads(self.qkv(x))
+            query, key, value = heads.split((self.heads, self.key_heads, self.key_heads), dim=-2)
         else:
             query, key, value = map(self._heads, (self.query(x), self.key(x), self.value(x)))
         if self.rotary is not None:
@@ -331,6 +333,15 @@ class MultiHeadAttention(GraphLayer):
             remedy="build the layer with source_width= for cross-attention, or without "
             "source_width for self-attention",
         )
+
+
+def _unshared(rotary: nn.Module | None) -> nn.Module | None:
+    """Return a copy for one layer, unless layers share parameters.
+
+    ``torch.func.functional_call`` cannot replace buffers of a module that has several parents.
+    """
+    has_parameters = rotary is not None and any(True for _ in rotary.parameters())
+    return rotary if has_parameters else copy.deepcopy(rotary)
 
 
 def unbind_qkv(joint: Tensor, heads: int) -> tuple[Tensor, ...]:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from edgewise import attend
 from edgewise._utils.arguments import check_divides
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import in_functorch_transform
 from edgewise.attention.biases import add_terms
 from edgewise.encodings import Rotary
 from edgewise.encodings.relative import by_offset
@@ -81,13 +82,12 @@ def adaptive_span(config: AdaptiveSpanConfig) -> TextModel:
         torch.Size([2, 10, 128])
     """
     width, heads, dropout = config.width, config.heads, config.dropout
-    rotary = Rotary(width // heads)
     layers = [
         AttentionBlock(  # x + attention(norm(x)), then x + FFN(norm(x))
             SpanAttention(
                 width,
                 heads,
-                rotary,
+                Rotary(width // heads),
                 config.span,
                 config.ramp,
                 begin=config.begin,
@@ -202,7 +202,7 @@ class SpanAttention(GraphLayer):
 
 def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
     """Return the window radius of each head of each layer, in one transfer from the GPU."""
-    if not layers or layers[0].share.is_meta:  # Meta tensors have no values.
+    if not layers or layers[0].share.is_meta or in_functorch_transform():  # Without values.
         return [[layer.span] * layer.heads for layer in layers]
     # From these distances on, the soft mask m is 0.
     masked = [(layer.spans.detach() + layer.ramp).ceil().long() for layer in layers]

@@ -102,7 +102,8 @@ class EdgeTransformer(GraphLayer):
         check_choice("focus", focus, get_args(Focus))
         self.focus: Focus = focus
         self.embed_nodes = Linear(in_width, width)
-        self.embed_edges = nn.Linear(edge_width or 1, width)
+        self.edge_width = edge_width or 1
+        self.embed_edges = nn.Linear(self.edge_width, width)
         self.layers = nn.ModuleList(EdgeTransformerLayer(width, heads) for _ in range(depth))
         self.head = nn.Linear(width, out_width)
 
@@ -127,12 +128,12 @@ class EdgeTransformer(GraphLayer):
     ) -> tuple[Tensor, Tensor]:
         """Return the states after the last layer, ``[..., N, width]`` and ``[..., E, width]``."""
         graph = bind_to_nodes(graph, x)
-        weight = self.embed_edges.weight
-        edge_attr = given_or_ones(edge_attr, graph, weight.shape[1], weight, batched=True)
-        x, edge_attr = self.embed_nodes(x), self.embed_edges(edge_attr)
+        nodes = self.embed_nodes(x)
+        edge_attr = given_or_ones(edge_attr, graph, self.edge_width, like=x, batched=True)
+        edges = self.embed_edges(edge_attr)
         for layer in self.layers:
-            x, edge_attr = layer(x, graph, edge_attr)
-        return x, edge_attr
+            nodes, edges = layer(nodes, graph, edges)
+        return nodes, edges
 
 
 edge_transformer = model_factory(EdgeTransformer, edge_width=0, depth=0)

@@ -89,7 +89,7 @@ class Forecaster(nn.Module):
         scale = std.masked_fill(std == 0, 1.0)
         difference = torch.zeros_like(history)  # Seasonal difference, 0 in the first season.
         difference[..., season:] = history[..., season:] - history[..., : length - season]
-        dtype = self.embed.weight.dtype
+        dtype = self.positions.table.dtype
         u = ((history - mean) / scale).to(dtype)
         x = self.embed(torch.stack([u, (difference / scale).to(dtype)], dim=-1))
         last_state = self.stack(self.positions(x))[..., -1, :]

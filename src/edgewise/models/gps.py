@@ -257,9 +257,9 @@ class GPS(GraphLayer):
         ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
-        x = self.embed_with_positions(x, graph, positions)
-        out: Tensor = self.head(self.pool(self.transform(x, graph, edge_attr), batch))
+        nodes = self.embed_with_positions(x, graph, positions)
+        check_edge_attr(edge_attr, graph, self.edge_width, like=x)
+        out: Tensor = self.head(self.pool(self.transform(nodes, graph, edge_attr), batch))
         out = self.propagate(out, graph)
         return out
 

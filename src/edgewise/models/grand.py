@@ -11,14 +11,19 @@ Paper: Feng et al., Graph random neural network for semi-supervised learning, 20
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise.attention.attend import aggregate
 from edgewise.graphs import Pattern
 from edgewise.graphs.graph import bind_to_nodes
-from edgewise.layers import Dropout, GraphLayer, Membership, refuse_edge_attr, symmetric_weight
-from edgewise.layers.sparse import check_node_features
+from edgewise.layers import (
+    Dropout,
+    GraphLayer,
+    Linear,
+    Membership,
+    refuse_edge_attr,
+    symmetric_weight,
+)
 from edgewise.models.arguments import model_factory
 
 
@@ -57,7 +62,11 @@ class Grand(GraphLayer):
         super().__init__()
         self.hops, self.views, self.drop_node = hops, views, drop_node
         self.dropout = Dropout(dropout)
-        self.first, self.last = nn.Linear(in_width, width), nn.Linear(width, out_width)
+        self.first = Linear(in_width, width, bias=False)
+        self.bias = nn.Parameter(torch.empty(width))
+        bound = in_width**-0.5 if in_width else 0.0
+        nn.init.uniform_(self.bias, -bound, bound)  # as in nn.Linear
+        self.last = nn.Linear(width, out_width)
 
     def forward(
         self,
@@ -71,9 +80,9 @@ class Grand(GraphLayer):
         refuse_edge_attr(edge_attr)
         loops = bind_to_nodes(graph, x).with_self_loops()
         weight = symmetric_weight(loops).to(x.dtype)
-        check_node_features(x, self.first.weight)
-        # Propagation is linear, so the first layer may be applied before, on fewer features.
-        h = F.linear(self.dropout(x), self.first.weight).unsqueeze(-2)
+        # Propagation is linear, so the first matrix is applied before it, to fewer features; the
+        # bias is added after it.
+        h = self.first(self.dropout(x)).unsqueeze(-2)
         if self.training:  # Each augmentation, with separately dropped nodes, is one head.
             views = (*h.shape[:-2], self.views, 1)
             h = h * (torch.rand(views, device=h.device) >= self.drop_node)
@@ -83,7 +92,7 @@ class Grand(GraphLayer):
         for _ in range(self.hops):
             h = aggregate(h, loops, weight=weight)
             total = total + h
-        out: Tensor = self.last(self.dropout(torch.relu(total / (self.hops + 1) + self.first.bias)))
+        out: Tensor = self.last(self.dropout(torch.relu(total / (self.hops + 1) + self.bias)))
         return out if self.training else out.squeeze(-2)
 
 

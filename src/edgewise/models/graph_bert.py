@@ -106,7 +106,7 @@ class GraphBERT(GraphLayer):
         graph = packed_graph(x, graph, batch)
         intimates, cliques, members, code = self.neighbourhoods(graph)
         x = self.input_dropout(x)
-        states = self.embed(x).index_select(-2, intimates.nodes) + code.to(self.norm.weight)
+        states = self.embed(x).index_select(-2, intimates.nodes) + code.to(x.device, x.dtype)
         states = self.norm(states)
         residual = self.raw_residual(x, graph)
         if residual is not None:

@@ -124,9 +124,10 @@ class GraphNetwork(GraphLayer):
         super().__init__()
         check_choice("focus", focus, get_args(Focus))
         self.focus: Focus = focus
+        self.edge_width, self.global_width = edge_width or 1, global_width or 1
         self.encode_nodes = Linear(in_width, width)
-        self.encode_edges = nn.Linear(edge_width or 1, width)
-        self.encode_graphs = nn.Linear(global_width or 1, width)
+        self.encode_edges = nn.Linear(self.edge_width, width)
+        self.encode_graphs = nn.Linear(self.global_width, width)
         self.blocks = nn.ModuleList(GraphNetworkBlock(width, reduce=reduce) for _ in range(depth))
         self.decode = nn.Linear(width, out_width)
 
@@ -163,12 +164,11 @@ class GraphNetwork(GraphLayer):
         """Return the states of nodes, edges and graphs after the last block."""
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
-        # Take dtype and device from a weight, because x may be sparse.
-        like = self.decode.weight
-        width = self.encode_edges.in_features
-        edge_attr = given_or_ones(edge_attr, graph, width, like, batched=True)
-        rows = members.num_targets, self.encode_graphs.in_features
-        global_attr = like.new_ones(rows) if global_attr is None else global_attr
+        nodes = self.encode_nodes(x)
+        edge_attr = given_or_ones(edge_attr, graph, self.edge_width, like=x, batched=True)
+        rows = members.num_targets, self.global_width
+        if global_attr is None:
+            global_attr = torch.ones(rows, dtype=x.dtype, device=x.device)
         if global_attr.shape[-2:] != rows:
             raise ArgumentError(
                 "global_attr",
@@ -177,7 +177,7 @@ class GraphNetwork(GraphLayer):
                 remedy="build the model with global_width=global_attr.shape[-1], or pass one row "
                 "per graph of the batch",
             )
-        check_node_features(global_attr, self.encode_graphs.weight, "global_attr")
+        check_node_features(global_attr, self.global_width, "global_attr", like=x)
         # A dense x may have leading batch dimensions, all on one graph.
         if x.dim() > 2:
             edge_attr, global_attr = (
@@ -193,9 +193,7 @@ class GraphNetwork(GraphLayer):
                 remedy="give the sizes of the graphs; if a graph occurs several times in the "
                 "batch, repeat its nodes, as PackedGraphs with shared=False does",
             )
-        state = GraphState(
-            self.encode_nodes(x), self.encode_edges(edge_attr), self.encode_graphs(global_attr)
-        )
+        state = GraphState(nodes, self.encode_edges(edge_attr), self.encode_graphs(global_attr))
         for block in self.blocks:
             state = block(state, graph, members)
         return state

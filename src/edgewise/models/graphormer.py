@@ -109,9 +109,10 @@ class Graphormer(GraphLayer):
         computed before.
         """
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
+        nodes = self.embed(x)
+        check_edge_attr(edge_attr, graph, self.edge_width, like=x)
         sizes = member_sizes(graph)
-        x = self.centrality(self.embed(x), self.centrality.code(graph))
+        x = self.centrality(nodes, self.centrality.code(graph))
         virtual, real = with_virtual_nodes(sizes)
         states = x.new_zeros(len(virtual) + len(real), x.shape[-1])
         states = states.index_copy(0, virtual, self.special.expand(len(virtual), -1))

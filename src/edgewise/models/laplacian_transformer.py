@@ -56,7 +56,8 @@ class LaplacianTransformer(GraphLayer):
     ) -> None:
         super().__init__()
         self.embed = Linear(in_width, width)
-        self.embed_edges = nn.Linear(edge_width or 1, width)
+        self.edge_width = edge_width or 1
+        self.embed_edges = nn.Linear(self.edge_width, width)
         self.position = Laplacian(width, position_size)
         self.layers = nn.ModuleList(EdgeTransformerLayer(width, heads) for _ in range(depth))
         self.pool = Pool(pool)
@@ -81,10 +82,10 @@ class LaplacianTransformer(GraphLayer):
         ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
-        weight = self.embed_edges.weight
-        edge_attr = given_or_ones(edge_attr, graph, weight.shape[1], like=weight)
+        nodes = self.embed(x)
+        edge_attr = given_or_ones(edge_attr, graph, self.edge_width, like=x)
         code = self.position.code(graph) if positions is None else positions
-        x, edges = self.position(self.embed(x), code), self.embed_edges(edge_attr)
+        x, edges = self.position(nodes, code), self.embed_edges(edge_attr)
         for layer in self.layers:
             x, edges = layer(x, graph, edges)
         out: Tensor = self.head(self.pool(x, batch))

@@ -72,7 +72,7 @@ class LightGCN(Recommender):
         self.combine = SumOfParts()
 
     def embed(self, graph: Pattern) -> Tensor:
-        h = self.embedding.weight
+        h = self.table()
         graph = bind_graph(graph, len(h), len(h), h.device)
         weight = symmetric_weight(graph).to(h.dtype)
         total = h

@@ -23,6 +23,7 @@ from edgewise.encodings import common_neighbours
 from edgewise.graphs import Graph, Pattern
 from edgewise.graphs.graph import bind_graph
 from edgewise.layers import FeedForward
+from edgewise.layers.projections import table_of
 from edgewise.models.arguments import model_factory
 from edgewise.models.graphsage import graphsage
 
@@ -67,7 +68,7 @@ class LinkPredictor(nn.Module):
     ) -> None:
         super().__init__()
         encoder = graphsage(width, width, width=width, depth=depth, dropout=dropout)
-        self.embedding = nn.Embedding(num_nodes, width)
+        self.num_nodes, self.embedding = num_nodes, nn.Embedding(num_nodes, width)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
         self.encoder = encoder
         self.decoder = FeedForward(width, width) if decoder == "network" else None
@@ -87,7 +88,7 @@ class LinkPredictor(nn.Module):
 
     def embed(self, graph: Pattern) -> Tensor:
         """Return the states ``[N, width]`` of all nodes."""
-        z: Tensor = self.encoder(self.embedding.weight, graph)
+        z: Tensor = self.encoder(table_of(self.embedding, self.num_nodes), graph)
         return z
 
     def score(self, z: Tensor, pairs: Tensor, graph: Pattern) -> Tensor:

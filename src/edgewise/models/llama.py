@@ -73,7 +73,6 @@ def llama(config: LlamaConfig) -> TextModel:
     """
     width, dropout = config.width, config.dropout
     norm = partial(nn.RMSNorm, eps=config.epsilon)
-    # All layers share the rotary encoding.
     rotary = Rotary(config.head_width or width // config.heads, config.base, rates=config.rates)
     layers = []
     for _ in range(config.depth):

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from edgewise import Dot, attend
 from edgewise._utils.arguments import check_divides
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import is_plain
 from edgewise.attention.hooks import Nodes, head_outputs_are_changed, nodes_are
 from edgewise.encodings import Learned
 from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
@@ -279,7 +280,8 @@ class LongformerBackbone(nn.Module):
         hubs = torch.tensor(hub_nodes, dtype=torch.long, device=x.device)
         # For few hubs, a target per hub and head is faster than computing K' x and V' x.
         is_few = max(hub_counts, default=0) * self.heads < x.shape[-1]
-        per_hub = self.heads if is_few and not head_outputs_are_changed() else 1
+        by_head = is_few and not head_outputs_are_changed() and self._has_plain_projections()
+        per_hub = self.heads if by_head else 1
         targets = [per_hub * count for count in hub_counts]
         all_nodes = complete() if sizes is None else batch(complete(), targets, sizes)
         hub_graph = bind_graph(all_nodes, per_hub * len(hubs), x.shape[-2], x.device)
@@ -290,6 +292,15 @@ class LongformerBackbone(nn.Module):
                 local[pattern] = bind_graph(layer_graph, x.shape[-2], x.shape[-2], x.device)
             x = layer(x, local[pattern], hubs=hubs, hub_graph=hub_graph)
         return x
+
+    def _has_plain_projections(self) -> bool:
+        """Return whether the matrices of K' and V' may be used without calling the modules."""
+        attentions = [layer.attention.sublayer for layer in self.layers]
+        return all(
+            is_plain(linear, nn.Linear)
+            for attention in attentions
+            for linear in (attention.hub_key, attention.hub_value)
+        )
 
 
 def _split_texts(mask: Tensor, sequences: SequenceBatch) -> Sequence[Tensor]:

@@ -78,7 +78,7 @@ class ConditionalHead(nn.Module):
             nn.Dropout(dropout),
             nn.Linear(hidden, out_width * (1 + condition_width)),
         )
-        self.rest = None
+        self.condition_width, self.rest = condition_width, None
         if condition_width:
             self.rest = nn.Sequential(
                 nn.Linear(width + condition_width, hidden),
@@ -98,9 +98,9 @@ class ConditionalHead(nn.Module):
         if self.rest is None:
             intercept: Tensor = self.lines(z)
             return intercept
-        expected = f"{counted(self.common.in_features, 'condition')} per measurement"
+        expected = f"{counted(self.condition_width, 'condition')} per measurement"
         condition = check_given("global_attr", condition, expected, OR_WITHOUT)
-        check_node_features(condition, self.common.weight, "global_attr")
+        check_node_features(condition, self.condition_width, "global_attr", like=z)
         line = self.lines(z).unflatten(-1, (-1, 1 + condition.shape[-1]))
         intercept, slopes = line[..., 0], line[..., 1:]
         linear = intercept + (slopes * condition.unsqueeze(-2)).sum(-1)
@@ -146,7 +146,7 @@ class MoleculeTransformer(GraphLayer):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        self.edge_width = edge_width
+        self.edge_width, self.descriptor_width = edge_width, descriptor_width
         self.embed = Linear(in_width, width)
         self.layers = nn.ModuleList(
             BondLayer(width, heads, edge_width, dropout=dropout) for _ in range(depth)
@@ -180,19 +180,17 @@ class MoleculeTransformer(GraphLayer):
         """
         graph = bind_to_nodes(graph, x)
         members = members_of(x, batch)
-        edge_attr = given_or_ones(edge_attr, graph, self.edge_width, like=self.embed.weight)
-        x = self.embed(x)
+        nodes = self.embed(x)
+        edge_attr = given_or_ones(edge_attr, graph, self.edge_width, like=x)
         for layer in self.layers:
-            x = layer(x, graph, edge_attr)
-        x = self.norm(x)
+            nodes = layer(nodes, graph, edge_attr)
+        nodes = self.norm(nodes)
 
-        readouts = [self.attention(x, members), self.sum(x, members) * SUM_SCALE]
+        readouts = [self.attention(nodes, members), self.sum(nodes, members) * SUM_SCALE]
         if self.describe is not None:
             expected = "descriptors per molecule"
             descriptors = check_given("descriptors", descriptors, expected, OR_WITHOUT)
-            linear = self.describe[1]
-            assert isinstance(linear, nn.Linear)
-            check_node_features(descriptors, linear.weight, "descriptors")
+            check_node_features(descriptors, self.descriptor_width, "descriptors", like=x)
             readouts.append(self.describe(descriptors))
         out: Tensor = self.head(torch.cat(readouts, dim=-1), global_attr)
         return out

@@ -18,7 +18,6 @@ from edgewise.attention.attend import aggregate
 from edgewise.graphs import Graph, Pattern
 from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import GraphLayer, GraphSequential, Linear, check_edge_attr
-from edgewise.layers.sparse import check_node_features
 from edgewise.models.arguments import model_function
 
 
@@ -29,7 +28,7 @@ class MoNetLayer(GraphLayer):
 
     def __init__(self, in_width: int, out_width: int, kernels: int, *, edge_width: int = 2) -> None:
         super().__init__()
-        self.kernels = kernels
+        self.kernels, self.edge_width = kernels, edge_width
         self.linear = Linear(in_width, kernels * out_width, bias=False)
         self.coordinates = nn.Linear(edge_width, edge_width)  # A and b
         self.mean = nn.Parameter(torch.randn(kernels, edge_width))  # μ
@@ -39,8 +38,7 @@ class MoNetLayer(GraphLayer):
     def forward(self, x: Tensor, graph: Pattern, edge_attr: Tensor | None = None) -> Tensor:
         """Return features ``[..., N, out_width]``."""
         graph = bind_to_nodes(graph, x)
-        check_node_features(x, self.linear.weight)
-        width = self.coordinates.in_features
+        width, value = self.edge_width, self.linear(x).unflatten(-1, (self.kernels, -1))
         if edge_attr is None and width == 2:
             edge_attr = graph.cached("degrees", lambda: degrees(graph)).to(x.dtype)
         edge_attr = check_given(
@@ -50,11 +48,10 @@ class MoNetLayer(GraphLayer):
             "pass edge_attr, or build the model with edge_width=2, which uses node degrees by "
             "default",
         )
-        check_edge_attr(edge_attr, graph, width, self.coordinates.weight)
+        check_edge_attr(edge_attr, graph, width, like=x)
         u = self.coordinates(edge_attr).tanh()
         distance = (u[:, None] - self.mean) * self.precision
         weight = (-0.5 * distance.square().sum(-1)).exp()
-        value = self.linear(x).unflatten(-1, (self.kernels, -1))
         messages = aggregate(value, graph, weight=weight, reduce="mean").sum(-2)
         out: Tensor = self.own(x) + messages
         return out

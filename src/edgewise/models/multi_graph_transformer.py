@@ -93,16 +93,17 @@ class MultiGraphTransformer(GraphLayer):
         Edge e is in graph g if ``edge_attr[e, g]`` is positive; by default every edge is in all
         graphs.
         """
-        graph, weight = bind_to_nodes(graph, x), self.embed.weight
+        graph = bind_to_nodes(graph, x)
+        nodes = self.embed(x)
         # Compare before the cast, which could round small numbers to 0.
         if is_dense(edge_attr):
-            edge_attr = (edge_attr > 0).to(weight.dtype)
-        check_edge_attr(edge_attr, graph, self.groups, weight)
+            edge_attr = (edge_attr > 0).to(x.dtype)
+        check_edge_attr(edge_attr, graph, self.groups, like=x)
         bias = None if edge_attr is None else self.bias(edge_attr)
-        x = self.embed(x)
         for layer in self.layers:
-            x = layer(x, graph, bias=bias)
-        out: Tensor = self.head(torch.cat([self.mean(x, batch), self.maximum(x, batch)], dim=-1))
+            nodes = layer(nodes, graph, bias=bias)
+        pooled = torch.cat([self.mean(nodes, batch), self.maximum(nodes, batch)], dim=-1)
+        out: Tensor = self.head(pooled)
         return out
 
     def bias(self, edge_attr: Tensor) -> TableBias:

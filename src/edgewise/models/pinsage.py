@@ -95,7 +95,7 @@ class PinSage(Recommender):
         super().__init__(num_users, num_items, width, layers)
 
     def embed(self, graph: Pattern) -> Tensor:
-        total = h = self.embedding.weight
+        total = h = self.table()
         for layer in self.layers:
             h = layer(h, graph)
             total = total + h

@@ -267,9 +267,10 @@ class SAN(GraphLayer):
         ``positions`` is ``model.position.code(graph)``, if computed before.
         """
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
+        nodes = self.embed(x)
+        check_edge_attr(edge_attr, graph, self.edge_width, like=x)
         code = self.position.code(graph) if positions is None else positions
-        x = self.position(self.embed(x), code)
+        x = self.position(nodes, code)
         others = self.others(graph)
         for layer in self.layers:
             x = layer(x, graph, others, edge_attr)

@@ -35,6 +35,7 @@ from edgewise.layers import (
     TransformerStack,
     init_normal,
 )
+from edgewise.layers.projections import matrix_of
 from edgewise.layers.single_text import SingleTextBackbone
 from edgewise.layers.text import padding_bias
 from edgewise.layers.transformer import Order
@@ -143,10 +144,11 @@ class RelativeAttention(GraphLayer):
         key, value = self._heads(self.key(source)), self._heads(self.value(source))
         positions = torch.arange(graph.num_sources, device=x.device)
         encoding = sinusoidal_positions(positions, x.shape[-1]).to(x)[:, None]
+        distance = matrix_of(self.distance, x.shape[-1], like=x)
         position_query = torch.einsum(
             "...hd,hdw->...hw",
             query + preferences.distance,
-            self.distance.weight.view(self.heads, self.head_width, -1),
+            distance.view(self.heads, self.head_width, -1),
         )
         position_query = rotate(position_query, encoding[graph.num_sources - graph.num_targets :])
         query = torch.cat([query + preferences.content, position_query], -1)

@@ -163,17 +163,17 @@ class TreeTransformer(GraphLayer):
     ) -> Tensor:
         """Return outputs ``[N, out_width]``; ``relations`` is ``model.relation.code(graph)``."""
         graph = packed_graph(x, graph, batch)
-        check_edge_attr(edge_attr, graph, self.edge_width, self.embed.weight)
+        nodes = self.embed(self.dropout(x))
+        check_edge_attr(edge_attr, graph, self.edge_width, like=x)
         pairs = batch_of(complete(), member_sizes(graph)).to(x.device)
         code = self.relation.code(graph) if relations is None else relations
         check_code(code, pairs.num_edges, argument="relations")
         bias: EdgeTerm = self.relation(code)
         if self.labels is not None and edge_attr is not None:
             bias = self.relation(code).expand() + self.of_labels(graph, edge_attr, len(code))
-        x = self.embed(self.dropout(x))
         for layer in self.layers:
-            x = layer(x, pairs, bias=bias)
-        out: Tensor = self.head(self.norm(x))
+            nodes = layer(nodes, pairs, bias=bias)
+        out: Tensor = self.head(self.norm(nodes))
         return out
 
     def of_labels(self, graph: Graph, edge_attr: Tensor, pairs: int) -> Tensor:

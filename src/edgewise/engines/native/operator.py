@@ -16,18 +16,13 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.torch_internals import in_functorch_transform, is_tracing, single_level_apply
-from edgewise.engines.call import ACCUMULATORS, Problem
+from edgewise.engines.call import ACCUMULATORS, Problem, without_autocast
 from edgewise.engines.native import library
 
 LARGEST = 2**31 - 1
 """The numbers of edges and of nodes must be below this, because their indices have 32 bits."""
 
 BAD_CLASS = "the index of a TableBias has entries outside its table's range of classes"
-
-NO_SECOND_DERIVATIVE = (
-    "The kernels compute first derivatives only. For second derivatives, run the forward pass in "
-    'the context `with edgewise.using_engine("reference"):`.'
-)
 
 Inputs = Mapping[str, Any]
 """Dict from the names of arguments to values; arguments that were not passed are left out."""
@@ -176,8 +171,9 @@ def cached_fields(cache: dict[Any, Fields], key: Any, make: Callable[[], Fields]
 
 
 class KernelOperator(ABC):
-    """PyTorch operator that C++ or Triton kernels compute; it is differentiable once.
+    """PyTorch operator that C++ or Triton kernels compute.
 
+    The kernels compute first derivatives. Further derivatives are those of :meth:`formula`.
     The first ``differentiable`` arguments have gradients. The first ``with_gradient`` results are
     differentiable; the others are only saved for the backward pass.
     """
@@ -196,6 +192,10 @@ class KernelOperator(ABC):
     @abstractmethod
     def forward(self, inputs: Inputs, results: Results) -> None:
         """Compute the results and write them to the tensors of :meth:`allocate`."""
+
+    @abstractmethod
+    def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Return the differentiable results, computed by the engine "reference"."""
 
     @abstractmethod
     def backward(
@@ -393,12 +393,13 @@ class _Eager(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         if not [x for x in grads if x is not None]:  # The loss does not depend on the results.
             return (None,) * (3 + len(ctx.leaves))
-        # With create_graph=True, let second derivatives raise an error.
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled():  # The caller asks for create_graph=True.
             with torch.no_grad():
                 first = _Eager.backward(ctx, *grads)[3:]
             leaves = ctx.saved_tensors[: len(ctx.leaves)]
-            first = _FirstDerivatives.apply(len(leaves), *first, *grads, *leaves)  # type: ignore[no-untyped-call]
+            first = _FirstDerivatives.apply(  # type: ignore[no-untyped-call]
+                ctx.operator, ctx.leaves, ctx.others, *first, *grads, *leaves
+            )
             return None, None, None, *first
         operator: KernelOperator = ctx.operator
         saved = ctx.saved_tensors
@@ -417,15 +418,62 @@ _apply: Callable[..., tuple[Tensor, ...]] = single_level_apply(_Eager)
 
 
 class _FirstDerivatives(torch.autograd.Function):
-    """Return gradients unchanged; the backward pass raises an error."""
+    """Return first derivatives unchanged; their derivatives are those of the operator's formula.
+
+    The tensors are the first derivatives, the gradients of the results, and the leaves.
+    """
 
     @staticmethod
-    def forward(_ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-        return tuple(x if x is None else x.detach() for x in tensors[:count])
+    def forward(
+        ctx: Any,
+        operator: KernelOperator,
+        leaves: tuple[str, ...],
+        others: Inputs,
+        *tensors: Tensor | None,
+    ) -> tuple[Tensor | None, ...]:
+        ctx.operator, ctx.leaves, ctx.others = operator, leaves, others
+        ctx.save_for_backward(*tensors[len(leaves) :])
+        ctx.set_materialize_grads(False)
+        return tuple(x if x is None else x.detach() for x in tensors[: len(leaves)])
 
     @staticmethod
-    def backward(_ctx: Any, *_grads: Tensor | None) -> None:
-        raise RuntimeError(NO_SECOND_DERIVATIVE)
+    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+        count = len(ctx.leaves)
+        again = torch.is_grad_enabled()  # Whether third derivatives may follow.
+        needs = ctx.needs_input_grad[3 + count :]
+        with torch.enable_grad():
+            tensors = [
+                x if x is None else (x.view_as(x) if again else x.detach().requires_grad_(need))
+                for x, need in zip(ctx.saved_tensors, needs, strict=True)
+            ]
+            grads, leaves = tensors[:-count], dict(zip(ctx.leaves, tensors[-count:], strict=True))
+            with without_autocast(tensors[-1].device):
+                results = ctx.operator.formula({**leaves, **ctx.others})
+            outputs = [(x, g) for x, g in zip(results, grads, strict=False) if g is not None]
+            wanted = [
+                (leaf, cotangent)
+                for leaf, cotangent in zip(leaves.values(), cotangents, strict=True)
+                if cotangent is not None
+            ]
+            first = _gradients(outputs, [leaf for leaf, _ in wanted])
+            pairs = [(x, c) for x, (_, c) in zip(first, wanted, strict=True) if x is not None]
+            inputs = [x for x, need in zip(tensors, needs, strict=True) if need]
+            second = iter(_gradients(pairs, inputs, create_graph=again))
+        return *[None] * (3 + count), *(next(second) if need else None for need in needs)
+
+
+def _gradients(
+    outputs: Iterable[tuple[Tensor, Tensor]], inputs: Sequence[Tensor], *, create_graph: bool = True
+) -> Sequence[Tensor | None]:
+    """Return the gradients of inputs, given outputs with their gradients; None for constants."""
+    pairs = [(x, grad) for x, grad in outputs if x.requires_grad]
+    if not pairs or not inputs:
+        return [None] * len(inputs)
+    results, grads = zip(*pairs, strict=True)
+    found: Sequence[Tensor | None] = torch.autograd.grad(
+        results, inputs, grads, create_graph=create_graph, allow_unused=True
+    )
+    return found
 
 
 def wants_gradient(tensors: Iterable[Tensor]) -> bool:

@@ -27,6 +27,8 @@ from edgewise.engines.native.operator import (
     put_nothing,
     structure_fields,
 )
+from edgewise.engines.reference import REFERENCE
+from edgewise.engines.rows.formula import edge_layout
 from edgewise.engines.rows.layout import RowsSide, num_rows, rows_side
 
 REDUCES = {"sum": 0, "mean": 1, "max": 2, "min": 3}
@@ -61,6 +63,13 @@ class RowsAggregate(KernelOperator):
         job = self._job(inputs, rows_side(inputs["by_target"], inputs["value"].shape[-3]))
         job.nodes("out", results["out"])
         job.run("ew_aggregate")
+
+    def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        value: Tensor = inputs["value"]
+        layout = edge_layout(inputs["by_target"], value.shape[-3])
+        reduce = next(name for name, number in REDUCES.items() if number == inputs["reduce"])
+        out = REFERENCE.aggregate(value, inputs.get("weight"), reduce, layout)
+        return (out.view(self.allocate(inputs)["out"].shape),)
 
     def backward(
         self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]

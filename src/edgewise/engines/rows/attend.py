@@ -38,6 +38,8 @@ from edgewise.engines.native.operator import (
     structure_fields,
 )
 from edgewise.engines.native.terms import put_index, put_term
+from edgewise.engines.reference import REFERENCE
+from edgewise.engines.rows.formula import attention_call, edge_layout
 from edgewise.engines.rows.layout import RowsSide, num_edges, num_rows, rows_side
 
 PROJECTIONS = ("edge_key_weight", "edge_value_weight")
@@ -116,6 +118,12 @@ class RowsAttend(AttentionOperator):
             _allocate_pieces(job, side.slots, inputs)
         job.run("ew_attend")
 
+    def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        layout = edge_layout(inputs["by_target"], inputs["value"].shape[-3])
+        out, lse = REFERENCE.attend_with_lse(attention_call(inputs), layout)
+        shapes = self.allocate({**inputs, "with_lse": True})
+        return out.view(shapes["out"].shape), lse.view(shapes["lse"].shape)
+
     def backward(
         self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
@@ -156,6 +164,11 @@ class RowsScores(KernelOperator):
         job, _ = _job(self, inputs)
         job.array("scores", results["scores"])
         job.run("ew_edge_scores")
+
+    def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        layout = edge_layout(inputs["by_target"], inputs["value"].shape[-3])
+        scores = REFERENCE.edge_scores(attention_call(inputs), layout)
+        return (scores.view(self.allocate(inputs)["scores"].shape),)
 
     def backward(
         self,

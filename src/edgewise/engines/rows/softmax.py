@@ -18,6 +18,8 @@ from edgewise.engines.native.operator import (
     put_nothing,
     structure_fields,
 )
+from edgewise.engines.reference import REFERENCE
+from edgewise.engines.rows.formula import edge_layout
 from edgewise.engines.rows.layout import rows_side
 
 
@@ -39,6 +41,10 @@ class RowsSoftmax(KernelOperator):
 
     def forward(self, inputs: Inputs, results: Results) -> None:
         self.run_softmax(inputs, inputs["scores"], results["weights"])
+
+    def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        layout = edge_layout(inputs["by_target"], inputs["columns"])
+        return (REFERENCE.edge_softmax(inputs["scores"], layout),)
 
     def backward(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.attention.biases import OffsetBias
+from edgewise.attention.biases import OffsetBias, TableBias
 from edgewise.attention.scores import DOT, Dot
 from edgewise.engines.call import AttentionCall, Problem
 from edgewise.engines.costs import Work
@@ -38,6 +38,7 @@ from edgewise.engines.native.operator import (
     unflat,
 )
 from edgewise.engines.native.terms import put_index, put_term, term_arguments
+from edgewise.engines.reference import REFERENCE
 from edgewise.engines.tiles import flex
 from edgewise.engines.tiles.flex import FlexLayout, flex_attend
 from edgewise.engines.tiles.layout import GRADIENT, TENSORS, TilesLayout
@@ -203,6 +204,34 @@ class TilesAttend(AttentionOperator):
             job.fields["lse"] = results["lse"].data_ptr()
         job.run("ew_tiles")
 
+    def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:
+        layout = _layout(inputs).edges()
+        query: Tensor = inputs["query"]
+        bias: Tensor | TableBias | None = inputs.get("bias")
+        if bias is not None and "bias_index" in inputs:
+            index: Tensor = inputs["bias_index"]
+            if "target_place" in inputs:
+                places = (
+                    inputs["source_place"][layout.source],
+                    inputs["target_place"][layout.target],
+                )
+                index = index[places[0] - places[1]]
+            bias = TableBias(index, bias[0])
+        call = AttentionCall(
+            query,
+            inputs["key"],
+            inputs["value"],
+            query.shape[:-3] or torch.Size([1]),  # A bias has a batch axis.
+            Dot(inputs.get("scale")),
+            bias=bias,
+            dropout=inputs["dropout"],
+            seed=inputs["seed"],
+            first_edge=inputs["first_edge"],
+        )
+        out, lse = REFERENCE.attend_with_lse(call.ungrouped(), layout)
+        shapes = self.allocate({**inputs, "with_lse": True})
+        return out.view(shapes["out"].shape), lse.view(shapes["lse"].shape)
+
     def backward(
         self, inputs: Inputs, results: Results, grads: Grads, needed: Sequence[str]
     ) -> dict[str, Tensor]:
@@ -222,10 +251,7 @@ class TilesAttend(AttentionOperator):
     def _job(self, inputs: Inputs) -> Job:
         query: Tensor = inputs["query"]
         value: Tensor = inputs["value"]
-        layout = inputs["layout"]
-        # PyTorch's dispatcher passes the layout as a list of tensors.
-        if not isinstance(layout, TilesLayout):
-            layout = TilesLayout(inputs["pairs"], *layout)
+        layout = _layout(inputs)
         fields = cached_fields(
             layout.call_fields,
             (query.shape, value.shape, query.dtype, torch.get_num_threads()),
@@ -241,6 +267,12 @@ class TilesAttend(AttentionOperator):
             job.array("offsets.value", by_offset.T.expand(query.shape[-2], -1))
             job.fields["offsets.count"] = len(by_offset)
         return job
+
+
+def _layout(inputs: Inputs) -> TilesLayout:
+    """Return the layout; PyTorch's dispatcher passes it as a list of tensors."""
+    layout: Any = inputs["layout"]
+    return layout if isinstance(layout, TilesLayout) else TilesLayout(inputs["pairs"], *layout)
 
 
 def _sizes(query: Tensor, value: Tensor, layout: TilesLayout) -> Fields:

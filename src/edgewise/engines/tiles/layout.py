@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise._utils.ragged import runs_and_positions
 from edgewise.engines.native import library
 from edgewise.engines.native.operator import Fields
+from edgewise.engines.reference import EdgeLayout
 
 TENSORS = ("row", "column", "block", "block_piece", "piece", "reach")
 GRADIENT = ("tile", "chunk", "visit", "use", "merge")
@@ -84,6 +86,20 @@ class TilesLayout:
         """Return the layout for the graph in which targets and sources have these new numbers."""
         row, column = _permuted(target_perm, self.row), _permuted(source_perm, self.column)
         return replace(self, row=row, column=column, call_fields={})
+
+    def edges(self) -> EdgeLayout:
+        """Return source and target of each edge, in the caller's order."""
+        piece, reach = self.piece.long(), self.reach.long()
+        piece_of_reach, position = runs_and_positions(piece[:, 4] - piece[:, 3])
+        row = piece[piece_of_reach, 3] + position
+        reach = reach[piece[piece_of_reach, 5] + position]
+        run, position = runs_and_positions((reach[:, 1] - reach[:, 0]).clamp(min=0))
+        column, row = reach[run, 0] + position, row[run]
+        edge = reach[run, 2] + position * piece[piece_of_reach[run], 6]
+        source = self.column[column].long() if self.column.numel() else column
+        target = self.row[row].long() if self.row.numel() else row
+        source, target = (torch.empty_like(edge).index_copy(0, edge, x) for x in (source, target))
+        return EdgeLayout(source, target, int(self.block[-1]), int(self.tile[-1]))
 
     @classmethod
     def of(cls, runs: TileRuns) -> TilesLayout:

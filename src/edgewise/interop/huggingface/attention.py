@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, NoReturn, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -27,6 +28,7 @@ from edgewise._utils.torch_internals import version_of
 from edgewise.attention.attend import attend
 from edgewise.attention.biases import add_terms
 from edgewise.attention.checks import in_autocast_dtype
+from edgewise.attention.hooks import is_intercepted
 from edgewise.attention.scores import Dot
 from edgewise.attention.steps import attention_weights
 from edgewise.graphs import Graph, Pattern, causal, check_graph, complete, parse
@@ -74,6 +76,7 @@ def attention(
         config = getattr(module, "config", None)
         output_attentions = getattr(config, "output_attentions", False) or _collects_weights()
     mask, added = _mask(module, attention_mask, query, key, is_causal)
+    all_values = value
     key, value = key[:, :, : mask.sources], value[:, :, : mask.sources]
     graph = mask.graph(getattr(module, GRAPH, None))
     if position_bias is not None:
@@ -88,13 +91,21 @@ def attention(
     if is_packed:
         query, key, value = (x.flatten(0, 1) for x in (query, key, value))
     bias = None if added is None else _select_edges(added, graph, targets)
-    out = attend(query, key, value, graph, score=score, bias=bias, dropout=dropout, layout="NHD")
     weights = None
     if output_attentions:
         edge_weights = attention_weights(query, key, graph, score=score, bias=bias)
         weights = _scatter_to_pairs(edge_weights, graph, members, targets, sources)
+        if weights.requires_grad and not is_intercepted():
+            return _weighted_sum(F.dropout(weights, dropout), all_values), weights
+    out = attend(query, key, value, graph, score=score, bias=bias, dropout=dropout, layout="NHD")
     out = out.unflatten(0, (members, targets)) if is_packed else out
     return out.contiguous(), weights
+
+
+def _weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
+    """Return the output ``[B, T, H, D]`` as a function of the weights, which get gradients."""
+    value = value.repeat_interleave(weights.shape[1] // value.shape[1], 1)
+    return (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
 
 
 def _collects_weights() -> bool:

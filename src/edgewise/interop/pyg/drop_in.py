@@ -191,7 +191,7 @@ def _has_rows(x: Any, batched: bool) -> bool:
 def projected(linear: Linear, x: Tensor) -> Tensor:
     """Return ``linear(x)``; raise ArgumentError if x has another width or dtype than its weight."""
     if not isinstance(linear.weight, UninitializedParameter):
-        check_node_features(x, linear.weight)
+        check_node_features(x, linear.weight.shape[1], like=linear.weight)
     out: Tensor = linear(x)
     return out
 

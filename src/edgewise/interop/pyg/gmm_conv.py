@@ -52,7 +52,7 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
                 remedy="pass for example the differences of node positions",
             )
         check_type("edge_attr", coordinates, self.mu)
-        check_node_features(source, self.g.T)
+        check_node_features(source, self.g.shape[0], like=self.g)
         if not self.separate_gaussians:
             source = source @ self.g
         out = self._mixed(source, graph, coordinates)

@@ -1,0 +1,187 @@
+"""Tools that replace, wrap or watch modules work on every listed model."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from edgewise import graphs, models
+from edgewise.layers import MultiHeadAttention
+from tests.contracts import test_models, test_text_models
+from tests.contracts.test_modes import EVERY, call, example, small
+
+RECURRENT = test_text_models.RECURRENT
+"""PyTorch's own recurrent networks have no rule for ``vmap``."""
+
+
+class Call(nn.Module):
+    """A model, with its logits, as a module that is called with its inputs only."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.model = name, small(name)
+
+    def forward(self, *inputs: Any) -> Tensor:
+        torch.manual_seed(2)  # Reformer hashes by random directions.
+        out = call(self.name, self.model, inputs)
+        logits: Tensor = self.model.logits(out) if self.name in test_text_models.EVERY else out
+        return logits
+
+    def linears(self) -> dict[str, nn.Linear]:
+        """Return the linear maps; without those of the last edges, which nobody reads."""
+        edges = test_models.LAST_EDGES if self.name == "laplacian_transformer" else ()
+        return {
+            path: module
+            for path, module in self.named_modules()
+            if isinstance(module, nn.Linear) and not path.removeprefix("model.").startswith(edges)
+        }
+
+
+class LowRank(nn.Module):
+    """LoRA: it has a call, and neither weight nor width of the linear map that it wraps."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.linear = linear
+        self.down = nn.Linear(linear.in_features, 2, bias=False).double()
+        self.up = nn.Linear(2, linear.out_features, bias=False).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear(x) + self.up(self.down(x))
+        return out
+
+
+def close(mine: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(mine, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.slow(every=6)
+@pytest.mark.parametrize("name", EVERY)
+def test_low_rank_updates_are_those_of_the_weights(name: str) -> None:
+    model, merged, inputs = Call(name), Call(name), example(name)
+    expected, adapters = model(*inputs), []
+    for path, linear in model.linears().items():
+        adapter = LowRank(linear)
+        nn.init.zeros_(adapter.up.weight)
+        model.set_submodule(path, adapter)
+        adapters.append((path, adapter))
+    close(model(*inputs), expected)
+    with torch.no_grad():
+        for path, adapter in adapters:
+            nn.init.normal_(adapter.up.weight, std=0.1)
+            merged.get_submodule(path).weight += adapter.up.weight @ adapter.down.weight
+    out = model(*inputs)
+    close(out, merged(*inputs))
+    out.square().sum().backward()
+    assert [path for path, adapter in adapters if adapter.up.weight.grad is None] == []
+
+
+@pytest.mark.slow(every=4)
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing when gradients:UserWarning")
+@pytest.mark.parametrize("name", EVERY)
+def test_hooks_of_each_linear_map_are_called_forward_and_backward(name: str) -> None:
+    model, inputs = Call(name), example(name)
+    outputs, gradients = set(), set()
+    for path, linear in model.linears().items():
+        linear.register_forward_hook(lambda *_, path=path: outputs.add(path))
+        linear.register_full_backward_hook(lambda *_, path=path: gradients.add(path))
+    model(*inputs).square().sum().backward()
+    assert outputs == gradients == model.linears().keys()
+
+
+@pytest.mark.slow(every=6)
+@pytest.mark.parametrize("name", EVERY)
+def test_pruned_and_parametrised_weights_are_used(name: str) -> None:
+    model, other, inputs = Call(name), Call(name), example(name)
+    for path, linear in model.linears().items():
+        prune.l1_unstructured(linear, "weight", amount=0.5)
+        with torch.no_grad():
+            other.get_submodule(path).weight.mul_(linear.weight_mask)
+    out = model(*inputs)
+    close(out, other(*inputs))
+    out.square().sum().backward()
+    for linear in model.linears().values():
+        assert not (linear.weight_orig.grad * (1 - linear.weight_mask)).any()
+    model, expected = Call(name), Call(name)(*inputs)
+    for linear in model.linears().values():
+        if linear.weight.any(-1).all():  # the norm of a row of zeros divides by 0
+            parametrizations.weight_norm(linear)
+    close(model(*inputs), expected)
+
+
+@pytest.mark.slow(every=6)
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+@pytest.mark.parametrize("name", EVERY)
+def test_linear_maps_may_be_quantised(name: str) -> None:
+    model = Call(name).float().eval()
+    inputs = tuple(
+        x.detach().float() if isinstance(x, Tensor) and x.is_floating_point() else x
+        for x in example(name)
+    )
+    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, torch.qint8)
+    plain = [path for path, linear in quantised.linears().items() if type(linear) is nn.Linear]
+    assert plain == []
+    with torch.no_grad():
+        expected, out = model(*inputs), quantised(*inputs)
+    assert (out - expected).norm() <= 0.2 * expected.norm()
+
+
+@pytest.mark.slow(every=6)
+@pytest.mark.parametrize("name", EVERY)
+def test_a_copy_an_average_and_a_pickle_give_the_same(name: str) -> None:
+    model, inputs = Call(name), example(name)
+    expected = model(*inputs)
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    average.update_parameters(model)
+    average.update_parameters(model)
+    for other in (average.module, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        close(other(*inputs), expected)
+
+
+@pytest.mark.slow(every=4)
+@pytest.mark.parametrize("name", EVERY)
+def test_parameters_may_be_replaced_and_stacked(name: str) -> None:
+    """By ``functional_call``, under ``vmap`` over two models, and for a gradient."""
+    first, second = Call(name), Call(name)
+    inputs = tuple(x.detach() if isinstance(x, Tensor) else x for x in example(name))
+    with torch.no_grad():
+        for parameter in second.parameters():
+            parameter.mul_(1.1)
+    expected = second(*inputs)
+    replaced = {path: parameter.detach() for path, parameter in second.named_parameters()}
+    close(torch.func.functional_call(first, replaced, inputs), expected)
+    parameters, buffers = torch.func.stack_module_state([first, second])
+
+    def run(*state: dict[str, Tensor]) -> Tensor:
+        out: Tensor = torch.func.functional_call(first, state, inputs)
+        return out
+
+    if name in RECURRENT:
+        with pytest.raises(RuntimeError, match="Batching rule not implemented"):
+            torch.func.vmap(run)(parameters, buffers)
+        return
+    outputs = torch.func.vmap(run, randomness="same")(parameters, buffers)
+    close(outputs, torch.stack([first(*inputs), expected]))
+
+
+def test_a_wrapper_without_widths_serves_grouped_queries() -> None:
+    layer, x = MultiHeadAttention(8, 4, key_heads=2).double(), torch.randn(5, 8, dtype=torch.double)
+    expected = layer(x, graphs.causal())
+    layer.qkv = nn.Sequential(layer.qkv)
+    close(layer(x, graphs.causal()), expected)
+
+
+def test_a_hook_of_an_embedding_is_called() -> None:
+    for name in (*models.RECOMMENDERS, *models.LINK_MODELS):
+        model, inputs = Call(name), example(name)
+        expected = model(*inputs)
+        model.model.embedding.register_forward_hook(lambda *args: 1.1 + args[-1])
+        assert not torch.allclose(model(*inputs), expected)
