@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
@@ -100,6 +100,23 @@ def single_level_apply(kind: type[torch.autograd.Function]) -> Callable[..., Any
         return kind.apply
     apply: Callable[..., Any] = super(torch.autograd.Function, kind).apply  # type: ignore[misc]
     return apply
+
+
+def is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Return whether calling a module gives the formula of ``kind``: no subclass, wrapper or hook.
+
+    Pruning and spectral norm are hooks; parametrisations are subclasses.
+    """
+    try:
+        return type(module) is kind and not (
+            module._forward_pre_hooks
+            or module._forward_hooks
+            or module._backward_pre_hooks
+            or module._backward_hooks
+            or "forward" in vars(module)
+        )
+    except AttributeError:
+        return False
 
 
 def version_of(tensor: Tensor) -> object:

@@ -72,7 +72,7 @@ def attention(
     sources = key.shape[2]
     if output_attentions is None:
         config = getattr(module, "config", None)
-        output_attentions = getattr(config, "output_attentions", False) or _collects_weights()
+        output_attentions = getattr(config, "output_attentions", False) or collects_weights()
     mask, added = _mask(module, attention_mask, query, key, is_causal)
     key, value = key[:, :, : mask.sources], value[:, :, : mask.sources]
     graph = mask.graph(getattr(module, GRAPH, None))
@@ -97,7 +97,7 @@ def attention(
     return out.contiguous(), weights
 
 
-def _collects_weights() -> bool:
+def collects_weights() -> bool:
     """Return whether the running model collects attention weights."""
     # GPT-2 does not pass output_attentions to its layers. Some versions have no collector.
     capturing = sys.modules.get("transformers.utils.output_capturing")
