@@ -80,6 +80,10 @@ class WindowAttention:
             out = attend(query, key, value, graphs.local, dropout=dropout, layout="NHD").flatten(-2)
         if len(graphs.hubs):
             query = self.query_global(x.index_select(-2, graphs.hubs)).unflatten(-1, size)
+            if by_head:
+                # The softmax ignores this bias. A gradient of 0 keeps it from being an unused
+                # parameter, which DistributedDataParallel refuses.
+                query = query + 0 * self.key_global.bias.view(size)
             maps = self.key_global, self.value_global
             of_hubs = attend_from_hubs(
                 x, query, *maps, hubs=graphs.hubs, graph=graphs.of_hubs, dropout=dropout
