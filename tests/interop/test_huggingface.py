@@ -57,10 +57,20 @@ def roberta(**other: object) -> nn.Module:
     return transformers.RobertaForMaskedLM(config)
 
 
+GPT2_NUMBERS = {
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 40,
+    "vocab_size": VOCABULARY,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+
+
 def gpt2(**other: object) -> nn.Module:
-    numbers = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 40}
-    ids = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**numbers, **ids, **other))
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2_NUMBERS, **other))
 
 
 def llama(**other: object) -> nn.Module:

@@ -247,9 +247,7 @@ class BlockSparse(Pattern):
 
 
 class BlockAttention(MultiHeadAttention):
-    """Multi-head attention on a graph of N nodes for all heads, or of H · N nodes, one graph per
-    head. The edges of each graph in ``repeats`` count that many times in the same softmax.
-    """
+    """Multi-head attention on block-sparse graphs, by :func:`attend_to_blocks`."""
 
     def forward(  # type: ignore[override]
         self,
@@ -262,25 +260,42 @@ class BlockAttention(MultiHeadAttention):
         """Return features ``[..., N, width]`` from x of the same shape."""
         dropout = self.dropout if self.training else 0.0
         query, key, value, _ = self._project(x, None, None, None)
-        by_head = graph.num_targets != x.shape[-2]
-        if by_head:
-            query, key, value = (_heads_to_nodes(nodes) for nodes in (query, key, value))
-        with nodes_are(lambda: self._nodes(x)) if by_head else nullcontext():
-            if repeats:
-                outputs = []
-                for repeated, times in ((graph, 1), *repeats):
-                    out, lse = attend_with_lse(query, key, value, repeated, dropout=dropout)
-                    outputs.append((out, lse + math.log(times)))
-                out = merge_attention(outputs)[0]
-            else:
-                out = attend(query, key, value, graph, bias=bias, dropout=dropout, layout="NHD")
-        if by_head:
-            out = out.reshape(*x.shape[:-2], self.heads, x.shape[-2], -1).transpose(-3, -2)
+        out = attend_to_blocks(query, key, value, graph, repeats, bias=bias, dropout=dropout)
         projected: Tensor = self.output(out.flatten(-2))
         return projected
 
-    def _nodes(self, x: Tensor) -> Nodes:
-        return Nodes.of_heads(self.heads, x.shape[-2], x.device)
+
+def attend_to_blocks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    repeats: Sequence[tuple[Graph, int]] = (),
+    *,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Return attention ``[..., N, H, D]`` on a graph of N nodes, or of H · N nodes by head.
+
+    The edges of each graph in ``repeats`` count that many times in the same softmax.
+    """
+    count, heads = query.shape[-3:-1]
+    by_head = graph.num_targets != count
+    if by_head:
+        query, key, value = (_heads_to_nodes(nodes) for nodes in (query, key, value))
+    described = nodes_are(lambda: Nodes.of_heads(heads, count, query.device))
+    with described if by_head else nullcontext():
+        if repeats:
+            outputs = []
+            for repeated, times in ((graph, 1), *repeats):
+                out, lse = attend_with_lse(query, key, value, repeated, dropout=dropout)
+                outputs.append((out, lse + math.log(times)))
+            out = merge_attention(outputs)[0]
+        else:
+            out = attend(query, key, value, graph, bias=bias, dropout=dropout, layout="NHD")
+    if by_head:
+        out = out.reshape(*out.shape[:-3], heads, count, -1).transpose(-3, -2)
+    return out
 
 
 def _heads_to_nodes(nodes: Tensor) -> Tensor:
@@ -338,14 +353,14 @@ class BigBirdBackbone(SingleTextBackbone):
             if all(pattern.is_whole(tokens) for tokens in lengths):
                 pattern = replace(pattern, heads=1)
             graphs = [
-                (_packed_graph(pattern_copy, count, texts, x.device), times)
+                (packed_graph(pattern_copy, count, texts, x.device), times)
                 for pattern_copy, times in pattern.copies(lengths)
             ]
             x = layer(x, graphs[0][0], repeats=graphs[1:])
         return x
 
 
-def _packed_graph(
+def packed_graph(
     pattern: BlockSparse, count: int, texts: list[tuple[int, int]] | None, device: torch.device
 ) -> Graph:
     """Concatenate the graphs of all heads, over all texts or over one text of ``count`` tokens."""

@@ -149,48 +149,74 @@ class LongformerAttention(GraphLayer):
         """
         dropout = self.dropout if self.training else 0.0
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
-        with nodes_are(lambda: _tokens(x, hubs)):  # The outputs of hubs are replaced below.
+        with nodes_are(lambda: token_nodes(x, hubs)):  # The outputs of hubs are replaced below.
             out = attend(query, key, value, graph, dropout=dropout, layout="NHD").flatten(-2)
         if len(hubs):
-            out = out.index_copy(-2, hubs, self._attend_from_hubs(x, hubs, hub_graph, dropout))
+            hub_query = self._heads(self.hub_query(x.index_select(-2, hubs)))
+            maps = self.hub_key, self.hub_value
+            of_hubs = attend_from_hubs(
+                x, hub_query, *maps, hubs=hubs, graph=hub_graph, dropout=dropout
+            )
+            out = out.index_copy(-2, hubs, of_hubs)
         projected: Tensor = self.output(out)
         return projected
-
-    def _attend_from_hubs(
-        self, x: Tensor, hubs: Tensor, hub_graph: Pattern, dropout: float
-    ) -> Tensor:
-        """Return the attention outputs of the G global tokens (hubs), ``[..., G, width]``."""
-        query = self._heads(self.hub_query(x.index_select(-2, hubs)))
-        by_head = isinstance(hub_graph, Graph) and hub_graph.num_targets == len(hubs) * self.heads
-        if not by_head:
-            key, value = self._heads(self.hub_key(x)), self._heads(self.hub_value(x))
-            with nodes_are(lambda: _hub_nodes(x, hubs)):
-                out = attend(query, key, value, hub_graph, dropout=dropout, layout="NHD")
-            return out.flatten(-2)
-        # Few hubs attend to x instead of keys and values: q·(K x + b) = (Kᵀ q)·x + q·b, where the
-        # softmax ignores the constant q·b, and Σ w (V x + b) = V (Σ w x) + b; dropout does not
-        # apply to the bias b.
-        shape = self.heads, self.head_width, x.shape[-1]
-        key_map, value_map = (m.weight.view(shape) for m in (self.hub_key, self.hub_value))
-        mapped_query = torch.einsum("...ghd,hdw->...ghw", query, key_map).to(x.dtype)
-        nodes, score = x.unsqueeze(-2), Dot(self.head_width**-0.5)
-        with nodes_are(lambda: _hub_nodes(x, hubs, self.heads)):
-            mean = attend(
-                mapped_query.flatten(-3, -2).unsqueeze(-2),
-                nodes,
-                nodes,
-                hub_graph,
-                score=score,
-                dropout=dropout,
-            )
-        out = torch.einsum("...ghw,hdw->...ghd", mean.view(mapped_query.shape), value_map)
-        return out.flatten(-2) + self.hub_value.bias
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[:-1], self.heads, self.head_width)
 
 
-def _tokens(x: Tensor, hubs: Tensor) -> Nodes:
+def attend_from_hubs(
+    x: Tensor,
+    query: Tensor,
+    key_map: nn.Module,
+    value_map: nn.Module,
+    *,
+    hubs: Tensor,
+    graph: Pattern,
+    dropout: float,
+) -> Tensor:
+    """Return the attention outputs ``[..., G, width]`` of the G global tokens (hubs).
+
+    Args:
+        x: features ``[..., N, width]`` of all tokens.
+        query: queries of the hubs ``[..., G, H, D]``.
+        key_map: projection of features to keys; its weight is used if the graph is by head.
+        value_map: projection of features to values.
+        hubs: indices of the hubs ``[G]``.
+        graph: graph to G hubs, or to G · H targets, one per hub and head.
+        dropout: probability of setting an attention weight to 0.
+    """
+    heads, head_width = query.shape[-2:]
+    by_head = isinstance(graph, Graph) and graph.num_targets == len(hubs) * heads
+    if not by_head:
+        size = heads, head_width
+        key, value = (linear(x).unflatten(-1, size) for linear in (key_map, value_map))
+        with nodes_are(lambda: _hub_nodes(x, hubs)):
+            out = attend(query, key, value, graph, dropout=dropout, layout="NHD")
+        return out.flatten(-2)
+    # Few hubs attend to x instead of keys and values: q·(K x + b) = (Kᵀ q)·x + q·b, where the
+    # softmax ignores the constant q·b, and Σ w (V x + b) = V (Σ w x) + b; dropout does not
+    # apply to the bias b.
+    assert isinstance(key_map, nn.Linear)
+    assert isinstance(value_map, nn.Linear)
+    shape = heads, head_width, x.shape[-1]
+    key_weight, value_weight = (linear.weight.view(shape) for linear in (key_map, value_map))
+    mapped_query = torch.einsum("...ghd,hdw->...ghw", query, key_weight).to(x.dtype)
+    nodes, score = x.unsqueeze(-2), Dot(head_width**-0.5)
+    with nodes_are(lambda: _hub_nodes(x, hubs, heads)):
+        mean = attend(
+            mapped_query.flatten(-3, -2).unsqueeze(-2),
+            nodes,
+            nodes,
+            graph,
+            score=score,
+            dropout=dropout,
+        )
+    out = torch.einsum("...ghw,hdw->...ghd", mean.view(mapped_query.shape), value_weight)
+    return out.flatten(-2) + value_map.bias
+
+
+def token_nodes(x: Tensor, hubs: Tensor) -> Nodes:
     """Describe the tokens as nodes, without the outputs of the hubs."""
     unused = torch.zeros(x.shape[-2], dtype=torch.bool, device=x.device).index_fill(0, hubs, True)
     return Nodes((x.shape[-2], x.shape[-2]), unused=unused)

@@ -487,34 +487,13 @@ class LSHAttention(nn.Module):
         count, size = query.shape[1], self.chunks.size
         is_single_chunk = [length <= size for length in texts.lengths]
         rounds = 1 if all(is_single_chunk) else self.hashing.rounds
-        # Heads are stacked as additional texts on the node axis.
-        text_chunks = []
         bucket = torch.zeros(rounds, self.heads, count, dtype=torch.long, device=query.device)
         if not all(is_single_chunk):
             bucket = self._buckets(query, texts)
-        for length, tokens in zip(texts.lengths, texts.sizes, strict=True):
-            chunk_count = 1 if length <= size else -(-length // size)
-            text_chunks.append((tokens, chunk_count, length if chunk_count == 1 else size))
-        graphs = sorted_graphs(bucket.flatten(1), text_chunks * self.heads, self.chunks)
-        query, key, value = (x.flatten(0, 1)[:, None] for x in (query, key, value))
         dropout = self.dropout if self.training else 0.0
-        with nodes_are(lambda: Nodes.of_heads(self.heads, count, query.device)):
-            outputs = [
-                attend_with_lse(query, key, value, Permuted(graph, node, node), dropout=dropout)
-                for graph, node in zip(graphs.within, graphs.node, strict=True)
-            ]
-        # index_select and its gradient are faster than indexing with brackets.
-        reader, read = (graphs.node.flatten()[slot] for slot in (graphs.reader, graphs.read))
-        qkv = query.index_select(0, reader), key.index_select(0, read), value.index_select(0, read)
-        with nodes_are(lambda: Nodes.of_heads(self.heads, count, query.device)[reader, read]):
-            outputs.append(attend_with_lse(*qkv, graphs.across, dropout=dropout))
-        in_round = graphs.reader // (self.heads * count)
-        merge = partial(_merge_rounds, in_round=in_round, reader=reader)
-        # The rounds are merged as by merge_attention, though the last output is of some nodes only.
-        merged, _ = (
-            intercepted("merge_attention", merge, outputs) if is_intercepted() else merge(outputs)
+        return attend_in_buckets(
+            query, key, value, bucket, texts=texts, chunks=self.chunks, dropout=dropout
         )
-        return merged.to(value.dtype).view(self.heads, count, self.head_width)
 
     @torch.no_grad()
     def _buckets(self, query: Tensor, texts: Texts) -> Tensor:
@@ -535,6 +514,44 @@ class LSHAttention(nn.Module):
             head_buckets = [hash_buckets(x, turns, factors) for x, turns in of_heads]
             buckets.append(torch.stack(head_buckets, 1))
         return torch.cat(buckets, -1)
+
+
+def attend_in_buckets(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bucket: Tensor,
+    *,
+    texts: Texts,
+    chunks: Chunks,
+    dropout: float,
+) -> Tensor:
+    """Return the attention output ``[H, N, D]``, for buckets ``[rounds, H, N]`` of the tokens."""
+    heads, count = query.shape[:2]
+    # Heads are stacked as additional texts on the node axis.
+    text_chunks = []
+    for length, tokens in zip(texts.lengths, texts.sizes, strict=True):
+        chunk_count = 1 if length <= chunks.size else -(-length // chunks.size)
+        text_chunks.append((tokens, chunk_count, length if chunk_count == 1 else chunks.size))
+    graphs = sorted_graphs(bucket.flatten(1), text_chunks * heads, chunks)
+    query, key, value = (x.flatten(0, 1)[:, None] for x in (query, key, value))
+    with nodes_are(lambda: Nodes.of_heads(heads, count, query.device)):
+        outputs = [
+            attend_with_lse(query, key, value, Permuted(graph, node, node), dropout=dropout)
+            for graph, node in zip(graphs.within, graphs.node, strict=True)
+        ]
+    # index_select and its gradient are faster than indexing with brackets.
+    reader, read = (graphs.node.flatten()[slot] for slot in (graphs.reader, graphs.read))
+    qkv = query.index_select(0, reader), key.index_select(0, read), value.index_select(0, read)
+    with nodes_are(lambda: Nodes.of_heads(heads, count, query.device)[reader, read]):
+        outputs.append(attend_with_lse(*qkv, graphs.across, dropout=dropout))
+    in_round = graphs.reader // (heads * count)
+    merge = partial(_merge_rounds, in_round=in_round, reader=reader)
+    # The rounds are merged as by merge_attention, though the last output is of some nodes only.
+    merged, _ = (
+        intercepted("merge_attention", merge, outputs) if is_intercepted() else merge(outputs)
+    )
+    return merged.to(value.dtype).view(heads, count, -1)
 
 
 def _merge_rounds(
@@ -572,22 +589,29 @@ class LocalAttention(MultiHeadAttention):
 
     def forward(self, x: Tensor, texts: Texts) -> Tensor:  # type: ignore[override]
         """Return features of the same shape as x, ``[B, T, width]`` or packed ``[N, width]``."""
-        members = [self._graph(*sizes) for sizes in zip(texts.lengths, texts.sizes, strict=True)]
-        graph: Pattern = batch(members) if texts.packed else members[0] if members else complete()
-        if self.chunks.causal:
-            graph = graph & (batch(causal(), texts.sizes) if texts.packed else causal())
-        return super().forward(x, graph)
+        return super().forward(x, local_graph(texts, self.chunks))
 
-    def _graph(self, max_length: int, tokens: int) -> Graph:
-        """Return the graph of all tokens in neighbouring chunks of a text, without padding."""
-        if max_length <= self.chunks.size:
-            return complete().bind(tokens)
-        count, num_chunks = -(-max_length // self.chunks.size), -(-tokens // self.chunks.size)
-        here = torch.arange(num_chunks)
-        pairs = [torch.stack([(here + step) % count, here]) for step in self.chunks.read(count)]
-        joined = torch.cat(pairs, 1)
-        joined = joined[:, joined[0] < num_chunks]
-        return expand(edges(joined, num_chunks), self.chunks.size).bind(tokens)
+
+def local_graph(texts: Texts, chunks: Chunks) -> Pattern:
+    """Return the graph of all tokens in neighbouring chunks, of packed texts or of each text."""
+    sizes = zip(texts.lengths, texts.sizes, strict=True)
+    members = [_graph_of_chunks(chunks, *text_sizes) for text_sizes in sizes]
+    graph: Pattern = batch(members) if texts.packed else members[0] if members else complete()
+    if chunks.causal:
+        graph = graph & (batch(causal(), texts.sizes) if texts.packed else causal())
+    return graph
+
+
+def _graph_of_chunks(chunks: Chunks, max_length: int, tokens: int) -> Graph:
+    """Return the graph of all tokens in neighbouring chunks of a text, without padding."""
+    if max_length <= chunks.size:
+        return complete().bind(tokens)
+    count, num_chunks = -(-max_length // chunks.size), -(-tokens // chunks.size)
+    here = torch.arange(num_chunks)
+    pairs = [torch.stack([(here + step) % count, here]) for step in chunks.read(count)]
+    joined = torch.cat(pairs, 1)
+    joined = joined[:, joined[0] < num_chunks]
+    return expand(edges(joined, num_chunks), chunks.size).bind(tokens)
 
 
 class ReversibleLayer(nn.Module):

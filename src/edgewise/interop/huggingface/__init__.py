@@ -20,6 +20,7 @@ from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, reading
 from edgewise._utils.limits import built_within
 from edgewise.graphs import Pattern, check_graph, parse
+from edgewise.interop.huggingface.accelerated import accelerate
 from edgewise.interop.huggingface.attention import on_graph, register_when_imported
 from edgewise.interop.huggingface.bert import load_bert
 from edgewise.interop.huggingface.bigbird import load_bigbird
@@ -131,7 +132,7 @@ def _build(checkpoint: Checkpoint, graph: Pattern | None, positions: int | None)
 
 register_when_imported()
 
-__all__ = ["FAMILIES", "load", "load_pruned", "on_graph"]
+__all__ = ["FAMILIES", "accelerate", "load", "load_pruned", "on_graph"]
 
 
 def __dir__() -> list[str]:

@@ -74,7 +74,7 @@ def attention(
     sources = key.shape[2]
     if output_attentions is None:
         config = getattr(module, "config", None)
-        output_attentions = getattr(config, "output_attentions", False) or _collects_weights()
+        output_attentions = getattr(config, "output_attentions", False) or collects_weights()
     mask, added = _mask(module, attention_mask, query, key, is_causal)
     all_values = value
     key, value = key[:, :, : mask.sources], value[:, :, : mask.sources]
@@ -108,7 +108,7 @@ def _weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     return (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
 
 
-def _collects_weights() -> bool:
+def collects_weights() -> bool:
     """Return whether the running model collects attention weights."""
     # GPT-2 does not pass output_attentions to its layers. Some versions have no collector.
     capturing = sys.modules.get("transformers.utils.output_capturing")
