@@ -35,6 +35,10 @@ Fill = float | Tensor | str
 _graphs = WeakIdKeyDictionary()
 
 
+class EdgeShapeError(ArgumentError):
+    """Error: an edge tensor has another shape than one row for each edge, of the layer's width."""
+
+
 def graph_of(
     adjacency: Tensor, source: Tensor, target: Tensor | None, size: Size, forwards: bool
 ) -> Graph:
@@ -78,23 +82,28 @@ def edge_index_of(adjacency: Tensor) -> Tensor:
 def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tensor | None:
     """Return the weights ``[E]`` of a sparse matrix or ``weight``, in the dtype of ``like``."""
     values, num_edges = _values_of(adjacency)
-    if values is not None:
-        argument, weight = "values of the sparse matrix", values
-    elif weight is None:
-        return None
-    else:
-        argument = "edge_weight"
+    argument = "edge_weight"
+    if weight is not None:
         if isinstance(weight, Tensor) and weight.shape == (num_edges, 1):
             weight = weight[:, 0]
-    if not isinstance(weight, Tensor) or weight.shape != (num_edges,):
-        raise ArgumentError(
+        check_one_per_edge(argument, weight, num_edges)
+    if values is not None:
+        argument, weight = "values of the sparse matrix", values
+        check_one_per_edge(argument, weight, num_edges)
+    if weight is not None:
+        check_type(argument, weight, like)
+    return weight
+
+
+def check_one_per_edge(argument: str, numbers: Any, num_edges: int) -> None:
+    """Raise EdgeShapeError unless ``numbers`` is a tensor with one number for each edge."""
+    if not isinstance(numbers, Tensor) or numbers.shape != (num_edges,):
+        raise EdgeShapeError(
             argument,
             expected=f"one number per edge, shape [{num_edges}]",
-            got=describe(weight),
-            remedy="pass one weight for each column of edge_index, in its order",
+            got=describe(numbers),
+            remedy="pass one number for each column of edge_index, in its order",
         )
-    check_type(argument, weight, like)
-    return weight
 
 
 def edge_features(
@@ -113,19 +122,16 @@ def edge_features(
             got="an uncoalesced matrix",
             remedy="pass edge_index.coalesce(), with one row of edge_attr for each of its entries",
         )
-    if (
-        isinstance(features, Tensor)
-        and features.is_floating_point()
-        and features.layout is torch.strided
-    ):
+    error = ArgumentError
+    if isinstance(features, Tensor):
         table = features[:, None] if vector and features.dim() == 1 else features
-        if (
-            table.dim() == 2
-            and len(table) == num_edges
-            and (width is None or table.shape[1] == width)
-        ):
+        shape = (num_edges, table.shape[-1:].numel() if width is None else width)
+        if table.shape == shape and table.is_floating_point() and table.layout is torch.strided:
             return table
-    raise ArgumentError(
+        # Code of PyG would use one row for all edges.
+        if (table.shape[:1] + table.shape[-1:]) != shape or table.dim() < 2:
+            error = EdgeShapeError
+    raise error(
         "edge_attr",
         expected=f"features [{num_edges}, {'F' if width is None else width}] in floating point",
         got=describe(features),

@@ -18,6 +18,7 @@ from edgewise.attention.scores import Score
 from edgewise.attention.steps import attention_weights
 from edgewise.graphs import Graph
 from edgewise.interop.pyg.adjacency import (
+    EdgeShapeError,
     Size,
     edge_features,
     fresh_loops,
@@ -90,7 +91,7 @@ class AttentionDropIn(DropIn):
         if features is None:
             return None
         if self.lin_edge is None:
-            raise ArgumentError(
+            raise EdgeShapeError(
                 "edge_attr",
                 expected=f"None, because this {type(self).__name__} has no edge_dim",
                 got=f"shape {list(features.shape)}",

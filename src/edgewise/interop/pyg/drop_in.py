@@ -15,7 +15,7 @@ from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import Reduce, aggregate
 from edgewise.graphs import Graph
-from edgewise.interop.pyg.adjacency import Size, coalesced, graph_of
+from edgewise.interop.pyg.adjacency import EdgeShapeError, Size, coalesced, graph_of
 from edgewise.layers.sparse import check_node_features
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,8 +44,12 @@ def or_pyg(forward: F) -> F:
             try:
                 out = forward(self, x, edge_index, *args, **kwargs)
             except ArgumentError as error:
-                # Do not try PyG's code: on a GPU, an index out of range ends the process.
-                if error.argument in ("edge_index", type(self).__name__):
+                # Do not try PyG's code: on a GPU, an index out of range ends the process, and one
+                # row of edge features would stand for all edges.
+                if isinstance(error, EdgeShapeError) or error.argument in (
+                    "edge_index",
+                    type(self).__name__,
+                ):
                     raise
                 refusal = error
             else:
