@@ -68,7 +68,7 @@ def is_misshapen(case: Case, call: Call, num_edges: int) -> bool:
     if value is None:
         return False
     if getattr(call["edge_index"], "layout", None) is torch.sparse_csr:
-        num_edges = NODES
+        num_edges = call["edge_index"]._nnz()
     shape = getattr(value, "shape", torch.Size())
     if shape[:1] != (num_edges,):
         return True

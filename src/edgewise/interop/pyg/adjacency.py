@@ -122,15 +122,14 @@ def edge_features(
             got="an uncoalesced matrix",
             remedy="pass edge_index.coalesce(), with one row of edge_attr for each of its entries",
         )
-    error = ArgumentError
+    error: type[ArgumentError] = EdgeShapeError
     if isinstance(features, Tensor):
         table = features[:, None] if vector and features.dim() == 1 else features
         shape = (num_edges, table.shape[-1:].numel() if width is None else width)
         if table.shape == shape and table.is_floating_point() and table.layout is torch.strided:
             return table
-        # Code of PyG would use one row for all edges.
-        if (table.shape[:1] + table.shape[-1:]) != shape or table.dim() < 2:
-            error = EdgeShapeError
+        if table.dim() > 1 and (len(table), table.shape[-1]) == shape:
+            error = ArgumentError  # Another dtype, layout or number of axes, which PyG may support.
     raise error(
         "edge_attr",
         expected=f"features [{num_edges}, {'F' if width is None else width}] in floating point",
