@@ -55,15 +55,17 @@ def graph_of(
         index = edge_index_of(adjacency)
         return edges(index if forwards else index.flip(0), (num_sources, num_targets))
 
-    return _cached_for(adjacency, (num_sources, num_targets, forwards), make)
+    return cached_for(adjacency, (num_sources, num_targets, forwards), make)
 
 
 def coalesced(adjacency: Any) -> Any:
-    """Return a COO matrix whose duplicate entries are summed; return other types unchanged."""
+    """Return a COO matrix, or those in a dict, with duplicate entries summed; else the argument."""
     # Not cached, because the tensor that a matrix was built from shares its entries, not its
     # version.
     if isinstance(adjacency, Tensor) and adjacency.layout is torch.sparse_coo:
         return adjacency.coalesce()
+    if isinstance(adjacency, dict):
+        return {name: coalesced(value) for name, value in adjacency.items()}
     return adjacency
 
 
@@ -178,7 +180,7 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
 
     if features.requires_grad or isinstance(fill, Tensor):
         return make()
-    return _cached_for(features, ("looped", looped, fill, forwards), make)
+    return cached_for(features, ("looped", looped, fill, forwards), make)
 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -236,7 +238,7 @@ def _check_size(stated: int | None, counted: int) -> int:
     return counted
 
 
-def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
+def cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
     """Return ``make()``, cached for this tensor until it is changed in place."""
     # During tracing, tensors cannot be keys of a cache.
     if torch.compiler.is_compiling():
