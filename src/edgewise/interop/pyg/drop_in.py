@@ -44,8 +44,8 @@ def or_pyg(forward: F) -> F:
             try:
                 out = forward(self, *args, **kwargs)
             except ArgumentError as error:
-                # Do not try PyG's code: on a GPU, an index out of range ends the process, one row of
-                # edge features would stand for all edges, and unknown types are ignored.
+                # Do not try PyG's code: on a GPU, an index out of range ends the process, one row
+                # of edge features would stand for all edges, and unknown types are ignored.
                 direct = ("edge_index", "edge_type", type(self).__name__)
                 if isinstance(error, EdgeShapeError) or error.argument in direct:
                     raise
