@@ -54,12 +54,13 @@ def from_dgl(graph: Any) -> Graph:
             remedy="create one with edgewise.graphs.edges(edge_index, num_nodes)",
         )
     index = torch.stack(graph.edges()[:2]).long()
-    sizes = tuple(
+    num_targets, num_sources = (
         int(getattr(graph, name, graph.num_nodes)()) for name in ("num_dst_nodes", "num_src_nodes")
     )
+    sizes = num_targets, num_sources
     known_sizes, result = _graphs.get(graph, (None, None))
     if result is None or known_sizes != sizes or not torch.equal(result.edge_index, index):
-        result = Edges(index, *sizes)
+        result = Edges(index, num_targets, num_sources)
         _graphs[graph] = sizes, result
     return cast("Graph", result)
 

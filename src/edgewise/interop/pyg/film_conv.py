@@ -41,12 +41,9 @@ class FiLMConv(DropIn, nn.FiLMConv):  # type: ignore[misc]
         if self.num_relations > 1:
             stacked = relations_of(edge_index, edge_type, graph, self.num_relations).stacked
         table = torch.cat([projected(linear, source) for linear in self.lins])
-        beta, gamma = torch.cat([film(target) for film in self.films]).split(
-            self.out_channels, dim=-1
-        )
-        messages = torch.addcmul(
-            stacked.gather_target(beta), stacked.gather_target(gamma), stacked.gather_source(table)
-        )
+        films = stacked.gather_target(torch.cat([film(target) for film in self.films]))
+        beta, gamma = films.split(self.out_channels, dim=-1)
+        messages = torch.addcmul(beta, gamma, stacked.gather_source(table))
         sums = self._reduced_messages(self._activated(messages), stacked)
         return out + sums.view(self.num_relations, -1, self.out_channels).sum(0)
 
