@@ -95,9 +95,11 @@ def test_wrong_edge_types_are_named(name: str) -> None:
     for types in (None, TYPES[:-1], TYPES[:, None], TYPES.float(), TYPES + 1, TYPES - 1):
         with pytest.raises(ArgumentError, match="edge_type"):
             layer(x, INDEX, types)
-    matrix = torch.eye(4).to_sparse_csr()
-    with pytest.raises(ArgumentError, match="edge_index"):
-        layer(x, matrix, TYPES[:4])
+    matrix = torch.sparse_coo_tensor(INDEX.flip(0), torch.ones(6), (4, 4), check_invariants=True)
+    with pytest.raises(ArgumentError, match=r"edge_index.*coalesce"):
+        layer(x, matrix, TYPES)
+    rows = matrix.coalesce().indices().flip(0)
+    torch.testing.assert_close(layer(x, matrix.coalesce(), TYPES), layer(x, rows, TYPES))
     changed = TYPES.clone()
     before = layer(x, INDEX, changed)
     changed[0] = 2

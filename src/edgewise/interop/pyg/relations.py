@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import is_torch_sparse_tensor
 
 from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
@@ -44,12 +43,12 @@ def relations_of(
     Raises:
         ArgumentError: ``edge_type`` does not hold one integer below ``num_types`` for each edge.
     """
-    if is_torch_sparse_tensor(adjacency):
+    if adjacency.layout is torch.sparse_coo and not adjacency.is_coalesced():
         raise ArgumentError(
             "edge_index",
-            expected="a [2, E] tensor, whose edges are in the order of edge_type",
-            got=describe(adjacency),
-            remedy="pass the indices of the matrix, and its types as edge_type",
+            expected="a coalesced matrix, whose entries are in the order of edge_type",
+            got="an uncoalesced matrix",
+            remedy="pass edge_index.coalesce(), with one edge_type for each of its entries",
         )
     if edge_type is None or not isinstance(edge_type, Tensor) or edge_type.is_floating_point():
         raise ArgumentError(
