@@ -41,6 +41,7 @@ PACKAGES = {
     "edgewise.app.explain": "Explanations of runs",
     "edgewise.explain": "Explanations",
     "edgewise.decoding": "Generating text",
+    "edgewise.interop.dgl": "DGL",
     "edgewise.interop.pyg": "PyTorch Geometric",
     "edgewise.interop.huggingface": "Hugging Face",
 }

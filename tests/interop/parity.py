@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ class Case:
     arguments: dict[str, Any] = field(default_factory=dict)
     edges: int | None = None  # width of edge features; 0: one number an edge, as a vector
     bipartite: bool = True
+    types: int | None = None  # number of edge types, given as edge_type
 
     def __str__(self) -> str:
         shown = [f"{name}={value}" for name, value in self.arguments.items()]
@@ -34,10 +35,16 @@ class Case:
     def build(self, library: Any, width: int | tuple[int, int]) -> nn.Module:
         """The layer of this library."""
         make = getattr(library, self.layer)
-        if self.layer == "GINConv":
-            wide = width if isinstance(width, int) else width[0]
+        wide = width if isinstance(width, int) else width[0]
+        if self.layer in ("GINConv", "GINEConv"):
             network = nn.Sequential(nn.Linear(wide, 6), nn.Tanh(), nn.Linear(6, 2))
             return make(network, **self.arguments)
+        if self.layer == "GPSConv":
+            return make(wide, library.SAGEConv(wide, wide), **self.arguments)
+        if self.layer in ("RGCNConv", "RGATConv"):
+            return make(width, 2, self.types, **self.arguments)
+        if self.layer == "FiLMConv":
+            return make(width, 2, self.types or 1, **self.arguments)
         return make(width, 2, **self.arguments)
 
 
@@ -87,6 +94,58 @@ CASES = [
 ]
 
 
+STATISTICS = ["mean", "max", "min", "std"]
+SCALERS = ["identity", "amplification", "attenuation", "linear", "inverse_linear"]
+
+
+def _pna(edges: int | None = None, statistics: Sequence[str] = STATISTICS, **more: Any) -> Case:
+    degrees = {"scalers": SCALERS, "deg": torch.tensor([1, 3, 4, 2])}
+    more |= {"edge_dim": edges} if edges else {}
+    return Case("PNAConv", {"aggregators": [*statistics], **degrees, **more}, edges, False)
+
+
+ADDITIVE, MULTIPLICATIVE = "additive-self-attention", "multiplicative-self-attention"
+RELATIONAL = [
+    Case("RGCNConv", types=3),
+    Case("RGCNConv", {"num_bases": 2, "aggr": "max", "root_weight": False}, types=3),
+    Case("RGCNConv", {"aggr": "sum", "bias": False}, types=1),
+    Case("FiLMConv", types=3),
+    Case("FiLMConv", {"aggr": "max", "act": None}, types=2),
+    Case("FiLMConv", {"aggr": "add"}),
+    Case("RGATConv", bipartite=False, types=3),
+    Case(
+        "RGATConv",
+        {"heads": 2, "num_bases": 2, "mod": "additive", "attention_mechanism": "within-relation"},
+        bipartite=False,
+        types=3,
+    ),
+    *(
+        Case("RGATConv", {"heads": 2, "dim": 3, "mod": mod, **mode, **more}, None, False, 2)
+        for mode in [{"attention_mode": MULTIPLICATIVE}]
+        for mod, more in [
+            ("scaled", {"concat": False}),
+            ("additive", {"bias": False}),
+            ("f-additive", {}),
+            ("f-scaled", {"attention_mechanism": "within-relation"}),
+        ]
+    ),
+    Case("RGATConv", {"heads": 2, "mod": "scaled", "concat": False}, bipartite=False, types=2),
+]
+NEWER = [
+    Case("GINEConv", edges=IN),
+    Case("GINEConv", {"edge_dim": EDGE, "train_eps": True, "aggr": "max"}, EDGE),
+    *RELATIONAL,
+    _pna(),
+    _pna(EDGE, ["sum", "var", "min"], pre_layers=2, post_layers=2),
+    _pna(EDGE, ["min", "mean"], towers=2),
+    Case("SuperGATConv", {"heads": 2}, bipartite=False),
+    Case("SuperGATConv", {"heads": 2, "attention_type": "SD", "concat": False}, bipartite=False),
+    Case("GPSConv", {"heads": 5}, bipartite=False),
+    Case("GPSConv", {"norm": None, "attn_kwargs": {"bias": False}}, bipartite=False),
+]
+CASES += NEWER
+
+
 def pairs(sources: int, targets: int, count: int) -> Tensor:
     return torch.stack([torch.randint(sources, (count,)), torch.randint(targets, (count,))])
 
@@ -115,9 +174,11 @@ def inputs(case: Case, graph: str, dtype: torch.dtype) -> tuple[Any, Tensor, Ten
     index, sources, targets = GRAPHS[graph]()
     x: Any = torch.randn(sources, IN, dtype=dtype, requires_grad=True)
     if graph.startswith("bipartite"):
-        same = case.layer in ("GINConv",)
+        same = case.layer in ("GINConv", "GINEConv")
         wide = IN if same else IN_TARGET
         x = (x, torch.randn(targets, wide, dtype=dtype, requires_grad=True))
+    if case.types:
+        return x, index, torch.randint(case.types, (index.shape[1],))
     if case.edges is None:
         return x, index, None
     shape = (index.shape[1], case.edges) if case.edges else (index.shape[1],)
@@ -144,7 +205,8 @@ def gradients(layer: nn.Module, out: Tensor, given: list[Tensor], probe: Tensor)
 
 
 def tensors(x: Any, edge: Tensor | None) -> list[Tensor]:
-    return [*(x if isinstance(x, tuple) else (x,)), *([] if edge is None else [edge])]
+    inputs = [*(x if isinstance(x, tuple) else (x,)), edge]
+    return [tensor for tensor in inputs if tensor is not None and tensor.is_floating_point()]
 
 
 def assert_same(mine: Tensor, other: Tensor, what: str = "") -> None:

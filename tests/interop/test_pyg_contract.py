@@ -62,10 +62,26 @@ def built(case: Case) -> tuple[nn.Module, nn.Module]:
     return layers[0].eval(), layers[1].eval()
 
 
+def is_misshapen(case: Case, call: Call, num_edges: int) -> bool:
+    """Whether edge weights or features do not have one row of the layer's width for each edge."""
+    value = call.get("edge_weight", call.get("edge_attr"))
+    if value is None:
+        return False
+    if getattr(call["edge_index"], "layout", None) is torch.sparse_csr:
+        num_edges = call["edge_index"]._nnz()
+    shape = getattr(value, "shape", torch.Size())
+    if shape[:1] != (num_edges,):
+        return True
+    if case.layer == "GCNConv":
+        return shape[1:].numel() != 1
+    return bool(case.edges) and (shape[1:] or (1,))[-1] != case.edges
+
+
 @pytest.mark.slow(every=5)
 @pytest.mark.parametrize("num_edges", [9, 0])
 @pytest.mark.parametrize("case", CONFIGURATIONS, ids=str)
 def test_a_layer_raises_an_error_if_and_only_if_pyg_does(case: Case, num_edges: int) -> None:
+    """It also raises an error for edge weights or features of a wrong shape, which PyG expands."""
     layer, pyg_layer = built(case)
     # PyG marks matrices as coalesced, so that each layer gets inputs of its own.
     inputs, pyg_inputs = calls(case, num_edges), calls(case, num_edges)
@@ -73,7 +89,9 @@ def test_a_layer_raises_an_error_if_and_only_if_pyg_does(case: Case, num_edges: 
         output = outcome(layer, inputs[name])
         pyg_output = outcome(pyg_layer, pyg_inputs[name])
         with named(name):
-            if not isinstance(pyg_output, Exception):
+            if is_misshapen(case, inputs[name], num_edges):
+                assert isinstance(output, ArgumentError)
+            elif not isinstance(pyg_output, Exception):
                 if isinstance(output, Exception):
                     raise output
                 assert_equal(output, pyg_output)

@@ -20,6 +20,8 @@ LAYERS: dict[str, dict[str, Any]] = {
     "TransformerConv": {"heads": 2, "concat": False},
     "GCNConv": {},
     "SAGEConv": {},
+    "FiLMConv": {},
+    "SuperGATConv": {"heads": 2, "concat": False},
 }
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
 EDGES = torch.randint(8, (2, 24), generator=torch.Generator().manual_seed(1))

@@ -35,6 +35,10 @@ Fill = float | Tensor | str
 _graphs = WeakIdKeyDictionary()
 
 
+class EdgeShapeError(ArgumentError):
+    """Error: an edge tensor has another shape than one row for each edge, of the layer's width."""
+
+
 def graph_of(
     adjacency: Tensor, source: Tensor, target: Tensor | None, size: Size, forwards: bool
 ) -> Graph:
@@ -51,15 +55,17 @@ def graph_of(
         index = edge_index_of(adjacency)
         return edges(index if forwards else index.flip(0), (num_sources, num_targets))
 
-    return _cached_for(adjacency, (num_sources, num_targets, forwards), make)
+    return cached_for(adjacency, (num_sources, num_targets, forwards), make)
 
 
 def coalesced(adjacency: Any) -> Any:
-    """Return a COO matrix whose duplicate entries are summed; return other types unchanged."""
+    """Return a COO matrix, or those in a dict, with duplicate entries summed; else the argument."""
     # Not cached, because the tensor that a matrix was built from shares its entries, not its
     # version.
     if isinstance(adjacency, Tensor) and adjacency.layout is torch.sparse_coo:
         return adjacency.coalesce()
+    if isinstance(adjacency, dict):
+        return {name: coalesced(value) for name, value in adjacency.items()}
     return adjacency
 
 
@@ -78,23 +84,28 @@ def edge_index_of(adjacency: Tensor) -> Tensor:
 def edge_weights(adjacency: Tensor, weight: Tensor | None, like: Tensor) -> Tensor | None:
     """Return the weights ``[E]`` of a sparse matrix or ``weight``, in the dtype of ``like``."""
     values, num_edges = _values_of(adjacency)
-    if values is not None:
-        argument, weight = "values of the sparse matrix", values
-    elif weight is None:
-        return None
-    else:
-        argument = "edge_weight"
+    argument = "edge_weight"
+    if weight is not None:
         if isinstance(weight, Tensor) and weight.shape == (num_edges, 1):
             weight = weight[:, 0]
-    if not isinstance(weight, Tensor) or weight.shape != (num_edges,):
-        raise ArgumentError(
+        check_one_per_edge(argument, weight, num_edges)
+    if values is not None:
+        argument, weight = "values of the sparse matrix", values
+        check_one_per_edge(argument, weight, num_edges)
+    if weight is not None:
+        check_type(argument, weight, like)
+    return weight
+
+
+def check_one_per_edge(argument: str, numbers: Any, num_edges: int) -> None:
+    """Raise EdgeShapeError unless ``numbers`` is a tensor with one number for each edge."""
+    if not isinstance(numbers, Tensor) or numbers.shape != (num_edges,):
+        raise EdgeShapeError(
             argument,
             expected=f"one number per edge, shape [{num_edges}]",
-            got=describe(weight),
-            remedy="pass one weight for each column of edge_index, in its order",
+            got=describe(numbers),
+            remedy="pass one number for each column of edge_index, in its order",
         )
-    check_type(argument, weight, like)
-    return weight
 
 
 def edge_features(
@@ -113,19 +124,15 @@ def edge_features(
             got="an uncoalesced matrix",
             remedy="pass edge_index.coalesce(), with one row of edge_attr for each of its entries",
         )
-    if (
-        isinstance(features, Tensor)
-        and features.is_floating_point()
-        and features.layout is torch.strided
-    ):
+    error: type[ArgumentError] = EdgeShapeError
+    if isinstance(features, Tensor):
         table = features[:, None] if vector and features.dim() == 1 else features
-        if (
-            table.dim() == 2
-            and len(table) == num_edges
-            and (width is None or table.shape[1] == width)
-        ):
+        shape = (num_edges, table.shape[-1:].numel() if width is None else width)
+        if table.shape == shape and table.is_floating_point() and table.layout is torch.strided:
             return table
-    raise ArgumentError(
+        if table.dim() > 1 and (len(table), table.shape[-1]) == shape:
+            error = ArgumentError  # Another dtype, layout or number of axes, which PyG may support.
+    raise error(
         "edge_attr",
         expected=f"features [{num_edges}, {'F' if width is None else width}] in floating point",
         got=describe(features),
@@ -173,7 +180,7 @@ def looped_features(graph: Graph, features: Tensor, fill: Fill, forwards: bool) 
 
     if features.requires_grad or isinstance(fill, Tensor):
         return make()
-    return _cached_for(features, ("looped", looped, fill, forwards), make)
+    return cached_for(features, ("looped", looped, fill, forwards), make)
 
 
 def sparse_like(adjacency: Tensor, graph: Graph, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,7 +238,7 @@ def _check_size(stated: int | None, counted: int) -> int:
     return counted
 
 
-def _cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
+def cached_for(tensor: Tensor, key: object, make: Callable[[], T]) -> T:
     """Return ``make()``, cached for this tensor until it is changed in place."""
     # During tracing, tensors cannot be keys of a cache.
     if torch.compiler.is_compiling():

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from edgewise._utils.arguments import check_type, describe
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import AttendOptions, aggregate, attend
 from edgewise.attention.biases import EdgeVector, Projected
 from edgewise.attention.scores import Score
-from edgewise.attention.steps import attention_weights
 from edgewise.graphs import Graph
 from edgewise.interop.pyg.adjacency import (
+    EdgeShapeError,
     Size,
     edge_features,
     fresh_loops,
@@ -25,6 +23,7 @@ from edgewise.interop.pyg.adjacency import (
     sparse_like,
 )
 from edgewise.interop.pyg.drop_in import DropIn, Pair, as_pair
+from edgewise.interop.weighted_attention import attend_and_weigh
 
 
 class AttentionDropIn(DropIn):
@@ -79,18 +78,23 @@ class AttentionDropIn(DropIn):
         dtype = torch.promote_types(value.dtype, att.dtype)
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
         dropout = self.dropout if self.training else 0.0
-        terms: AttendOptions = {"score": score, "edge_key": edge_key}
-        if not return_weights:
-            return attend(query, key, value, graph, **terms | {"dropout": dropout}), None
-        weight = F.dropout(attention_weights(query, key, graph, **terms), dropout).to(dtype)
-        return aggregate(value, graph, weight=weight), weight
+        return attend_and_weigh(
+            query,
+            key,
+            value,
+            graph,
+            dropout=dropout,
+            return_weights=bool(return_weights),
+            score=score,
+            edge_key=edge_key,
+        )
 
     def _edge_vector(self, features: Tensor | None) -> Projected | None:
         """Return ``lin_edge(features)`` as an edge term, without expanding it to ``[E, H, D]``."""
         if features is None:
             return None
         if self.lin_edge is None:
-            raise ArgumentError(
+            raise EdgeShapeError(
                 "edge_attr",
                 expected=f"None, because this {type(self).__name__} has no edge_dim",
                 got=f"shape {list(features.shape)}",

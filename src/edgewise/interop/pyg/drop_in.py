@@ -1,4 +1,4 @@
-"""Base class of the seven PyG layers that aggregate with Edgewise."""
+"""Base class of the PyG layers that aggregate with Edgewise."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch_geometric.nn import Linear, MessagePassing
 from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import Reduce, aggregate
-from edgewise.graphs import Graph
-from edgewise.interop.pyg.adjacency import Size, coalesced, graph_of
+from edgewise.graphs import Graph, incidence
+from edgewise.interop.pyg.adjacency import EdgeShapeError, Size, coalesced, graph_of
 from edgewise.layers.sparse import check_node_features
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,21 +37,25 @@ def or_pyg(forward: F) -> F:
     """
 
     @functools.wraps(forward)
-    def forward_or_pyg(self: DropIn, x: Any, edge_index: Any, *args: Any, **kwargs: Any) -> Any:
+    def forward_or_pyg(self: DropIn, *args: Any, **kwargs: Any) -> Any:
         refusal: ArgumentError | None = None
         is_traced = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
         if not (self._has_messages or is_traced or torch.compiler.is_exporting()):
             try:
-                out = forward(self, x, edge_index, *args, **kwargs)
+                out = forward(self, *args, **kwargs)
             except ArgumentError as error:
-                # Do not try PyG's code: on a GPU, an index out of range ends the process.
-                if error.argument in ("edge_index", type(self).__name__):
+                # Do not try PyG's code: on a GPU, an index out of range ends the process, one row
+                # of edge features would stand for all edges, and unknown types are ignored.
+                direct = ("edge_index", "edge_type", type(self).__name__)
+                if isinstance(error, EdgeShapeError) or error.argument in direct:
                     raise
                 refusal = error
             else:
                 return out if self._network is None else self._network(out)
         try:
-            return _pyg_class(type(self)).forward(self, x, coalesced(edge_index), *args, **kwargs)
+            args = tuple(map(coalesced, args))
+            kwargs = {name: coalesced(value) for name, value in kwargs.items()}
+            return _pyg_class(type(self)).forward(self, *args, **kwargs)
         except Exception as error:
             if refusal is None:
                 raise
@@ -142,6 +146,12 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         reduce = REDUCTIONS[self.aggr]
         return aggregate(x.unsqueeze(-2), graph, weight=weight, reduce=reduce).squeeze(-2)
 
+    def _reduced_messages(self, messages: Tensor, graph: Graph) -> Tensor:
+        """Reduce messages ``[E, ..., F]`` at their targets."""
+        return self._reduced(messages.flatten(1), incidence(graph), None).unflatten(
+            1, messages.shape[1:]
+        )
+
     @property
     def _forwards(self) -> bool:
         return bool(self.flow == "source_to_target")
@@ -188,10 +198,10 @@ def _has_rows(x: Any, batched: bool) -> bool:
     )
 
 
-def projected(linear: Linear, x: Tensor) -> Tensor:
+def projected(linear: Linear, x: Tensor, argument: str = "x") -> Tensor:
     """Return ``linear(x)``; raise ArgumentError if x has another width or dtype than its weight."""
     if not isinstance(linear.weight, UninitializedParameter):
-        check_node_features(x, linear.weight.shape[1], like=linear.weight)
+        check_node_features(x, linear.weight.shape[1], argument, like=linear.weight)
     out: Tensor = linear(x)
     return out
 

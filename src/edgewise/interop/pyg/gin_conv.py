@@ -12,7 +12,29 @@ from edgewise.interop.pyg.adjacency import Size, edge_weights
 from edgewise.interop.pyg.drop_in import DropIn, Pair, as_pair, or_pyg
 
 
-class GINConv(DropIn, nn.GINConv):  # type: ignore[misc]
+class GINDropIn(DropIn):
+    """Base class of GINConv and GINEConv, whose network is applied to the sum."""
+
+    def _with_target(self, out: Tensor, target: Tensor | None) -> Tensor:
+        """Return the input of the network, which ``or_pyg`` applies."""
+        if target is None:
+            return out
+        if target.shape != out.shape:
+            raise ArgumentError(
+                "x",
+                expected=f"targets of shape {list(out.shape)}, as the sums of their sources",
+                got=describe(target),
+                remedy="pass features of the same width for sources and targets",
+            )
+        return out + (1 + self.eps) * target
+
+    @property
+    def _network(self) -> Module:  # type: ignore[override]
+        network: Module = self.nn
+        return network
+
+
+class GINConv(GINDropIn, nn.GINConv):  # type: ignore[misc]
     r"""PyG's ``GINConv``, :math:`h((1 + \epsilon) x_i + \sum_j x_j)` (Xu et al., 2019).
 
     Example:
@@ -29,18 +51,4 @@ class GINConv(DropIn, nn.GINConv):  # type: ignore[misc]
         source, target = as_pair(x, batched=True)
         graph = self._graph(edge_index, (source, target), size)
         out = self._reduced(source, graph, edge_weights(edge_index, None, source))
-        if target is not None:
-            if target.shape != out.shape:
-                raise ArgumentError(
-                    "x",
-                    expected=f"targets of shape {list(out.shape)}, as the sums of their sources",
-                    got=describe(target),
-                    remedy="pass features of the same width for sources and targets",
-                )
-            out = out + (1 + self.eps) * target
-        return out  # or_pyg applies the network.
-
-    @property
-    def _network(self) -> Module:  # type: ignore[override]
-        network: Module = self.nn
-        return network
+        return self._with_target(out, target)

@@ -9,7 +9,7 @@ from torch_geometric import nn
 from edgewise._utils.arguments import check_type
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import aggregate
-from edgewise.graphs import Graph, incidence
+from edgewise.graphs import Graph
 from edgewise.interop.pyg.adjacency import Size, edge_features
 from edgewise.interop.pyg.drop_in import REDUCTIONS, DropIn, Pair, as_pair, or_pyg, projected
 from edgewise.layers.sparse import check_node_features
@@ -64,7 +64,7 @@ class GMMConv(DropIn, nn.GMMConv):  # type: ignore[misc]
         """Reduce the neighbours, weighted by the kernels of each edge."""
         if self.separate_gaussians or self.aggr in ("max", "min"):
             messages = self.message(graph.gather_source(source), coordinates)
-            return self._reduced(messages, incidence(graph), None)
+            return self._reduced_messages(messages, graph)
         distance = (coordinates[:, None] - self.mu).square() / (EPSILON + self.sigma.square())
         weight = (-0.5 * distance.sum(-1)).exp()
         by_kernel = source.to(torch.promote_types(source.dtype, weight.dtype)).unflatten(
