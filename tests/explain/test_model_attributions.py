@@ -59,6 +59,19 @@ def test_wrong_arguments_are_named(changes: dict[str, Any], name: str) -> None:
         explain.attributions(model, target=(2, 1))
 
 
+@pytest.mark.parametrize("method", ["removed", "left_out", "relevance", "integrated_gradients"])
+def test_target_tokens_are_no_source_tokens_if_they_are_as_many(method: Any) -> None:
+    torch.manual_seed(0)
+    model = models.transformer(20, width=16, depth=2, heads=2, ffn_dim=16).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    source, target = torch.randint(20, (2, 1, 6))
+    options = {"target": (0, 3, 2), "method": method}
+    longer = explain.attributions(model, source[:, :5], decoder_input_ids=target, **options)
+    equal = explain.attributions(model, source[:, :5], decoder_input_ids=target[:, :5], **options)
+    torch.testing.assert_close(equal.members, longer.members)
+
+
 ROW = 0, 7, 3
 """Text, token and class of the explained output."""
 
