@@ -68,14 +68,23 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_the_weights_of_a_forecast_are_shown_once(
+def test_time_steps_add_up_to_a_forecast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = small_runs.series(tmp_path)
+    """Values that a forecaster copies count as well: those of the last season."""
+    folder = small_runs.series(tmp_path)
+    run = edgewise.load(folder)
+    values = [100.0 + i + 10 * (i % 6) for i in range(12)]
+    forecast = run.predict([values])[0]["forecast"]
+    explained = run.explain([values], top=100)
+    assert [a.method for a in explained] == ["integrated_gradients"] * len(forecast)
+    for row, steps in zip(forecast, explained, strict=True):
+        total = sum(reason.contribution for reason in steps.reasons)
+        assert total == pytest.approx(row["value"] - sum(values) / 12, rel=1e-3)
     capsys.readouterr()
-    assert main(["predict", str(run), "--why", "2"]) == 0
+    assert main(["predict", str(folder), "--why", "2"]) == 0
     rows = capsys.readouterr().out.splitlines()[2:8]
-    assert [row.count("before the end") for row in rows] == [2, 0, 0, 0, 0, 0]
+    assert [row.count("before the end") for row in rows] == [2] * 6
 
 
 def test_the_parts_of_a_hybrid_run_are_named(
