@@ -16,6 +16,7 @@ import edgewise
 from edgewise import explain, graphs
 from edgewise.app.cli import main
 from edgewise.app.explain import cases
+from edgewise.explain.attribution import outputs_of
 from tests.errors import refused
 from tests.explain import small_runs
 
@@ -127,6 +128,10 @@ def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
     text = str(run.predict(["the cat sat"])[0]["translation"])
     found = cases(run.predictor, "the cat sat")
     assert [case.answer for case in found] == text.split()
+    with outputs_of(run.model) as calls:
+        found[0].score()
+    (source, target), _ = calls[-1]
+    assert len(source.ids) != len(target.ids)  # or calls of the decoder would seem over the source
     # A word that a trained model copies carries its translation.
     (first, *_) = run.explain("the cat sat", top=1)
     assert (first.answer, first.reasons[0].part) == ("die", "the")

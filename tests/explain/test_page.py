@@ -457,6 +457,8 @@ def test_the_reasons_of_a_page_are_those_of_python(
     opened = Opened(chromium, path, 390, tab="reasons")
     (expected, *_) = run.explain([value], top=100)
     assert sorted(opened.reasons()) == sorted(map(str, expected.reasons))
+    if kind == "images":
+        assert opened.page.text_content("#title") == "image of 8 × 8 pixels"
     assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
     assert opened.page.locator("#input > *").count() == 1
     methods = opened.page.locator("#method option").count()

@@ -24,8 +24,12 @@ from edgewise.app.kinds.nodes import NodeCases
 from edgewise.app.predict.cases import log_odds
 from edgewise.app.runs import Run, train, with_values
 from edgewise.app.train import RunFolder
+from edgewise.explain import page_reasons
 from edgewise.explain.attribution import Case, Contributions, contributions
-from edgewise.explain.reasons import reasons_of
+from edgewise.explain.explanation import Explanation
+from edgewise.explain.page_reasons import reasons_data
+from edgewise.explain.reasons import attribution, reasons_of
+from edgewise.explain.record import Recorded
 from tests.explain import small_runs
 
 FAST = {"trainer.accelerator": "cpu", "trainer.epochs": 3}
@@ -64,14 +68,23 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_the_weights_of_a_forecast_are_shown_once(
+def test_time_steps_add_up_to_a_forecast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = small_runs.series(tmp_path)
+    """Values that a forecaster copies count as well: those of the last season."""
+    folder = small_runs.series(tmp_path)
+    run = edgewise.load(folder)
+    values = [100.0 + i + 10 * (i % 6) for i in range(12)]
+    forecast = run.predict([values])[0]["forecast"]
+    explained = run.explain([values], top=100)
+    assert [a.method for a in explained] == ["integrated_gradients"] * len(forecast)
+    for row, steps in zip(forecast, explained, strict=True):
+        total = sum(reason.contribution for reason in steps.reasons)
+        assert total == pytest.approx(row["value"] - sum(values) / 12, rel=1e-3)
     capsys.readouterr()
-    assert main(["predict", str(run), "--why", "2"]) == 0
+    assert main(["predict", str(folder), "--why", "2"]) == 0
     rows = capsys.readouterr().out.splitlines()[2:8]
-    assert [row.count("before the end") for row in rows] == [2, 0, 0, 0, 0, 0]
+    assert [row.count("before the end") for row in rows] == [2] * 6
 
 
 def test_the_parts_of_a_hybrid_run_are_named(
@@ -265,3 +278,18 @@ def test_the_fidelities_on_pages_are_those_of_the_documentation() -> None:
     for recipe, numbers in FIDELITIES.items():
         documented = [float(cell.replace("\N{MINUS SIGN}", "-")) for cell in rows[recipe]]
         assert documented == list(numbers), recipe
+
+
+def test_a_large_graph_is_drawn_with_edges_whose_directions_cancel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page_reasons, "MAX_NODES", 2)
+    pairs, directions = torch.tensor([[0, 0], [1, 2]]), torch.tensor([[1.0, 0.3], [-0.9, 0.0]])
+    scores = Contributions(torch.zeros(3), pairs, directions.sum(0), "left_out", directions)
+    own = torch.tensor([0])
+    case = Case(lambda: torch.ones(1), torch.arange(3), list("abc"), own=own, by_edge=True)
+    shown = Explanation(Recorded(), list("abc"), "graph")
+    shown.reasons = [attribution("a", case, scores, None, [])]
+    data = reasons_data(shown)
+    assert data is not None
+    assert data["answers"][0]["labels"] == ["a", "b"]  # c has the larger net effect

@@ -17,6 +17,7 @@ from edgewise.layers import MultiHeadAttention
 from tests.contracts import test_models as of_models
 from tests.contracts import test_text_models as of_text
 from tests.errors import refused
+from tests.explain.sparse_models import SPARSE, TOKENS, dense_weights, sparse_model, values_of
 from tests.layers.test_sparse import sparse
 
 UNWEIGHTED = ["gnn", "graphsage", "gin", "graph_gin", "graph_gnn", "link_predictor"]
@@ -173,41 +174,6 @@ def test_bigbird_is_recorded_whole() -> None:
         assert_sums_are_one(layer.graph, layer.weights)
 
 
-TOKENS = 12
-SPARSE = {
-    "longformer": {"radius": 1},
-    "longformer_many_hubs": {"radius": 1, "hubs": tuple(range(11))},
-    "bigbird": {"block": 1, "random_blocks": 1},
-    "reformer": {"chunk": 4, "local_chunk": 4, "num_hashes": 2, "max_length": TOKENS},
-}
-"""Arguments of models whose calls of ``attend`` are not over tokens and heads alone."""
-
-
-def sparse_model(name: str) -> nn.Module:
-    torch.manual_seed(0)
-    options: Any = {"width": 48, "depth": 2, "heads": 3, "head_width": 16, "ffn_dim": 8}
-    if name != "reformer":
-        del options["head_width"]
-    make = getattr(models, name.partition("_")[0])
-    model = make(11, **options, **SPARSE[name]).double().eval()
-    for parameter in model.parameters():  # far from equal weights
-        torch.nn.init.normal_(parameter, std=0.3)
-    return model
-
-
-def values_of(module: Any, x: Tensor, hubs: tuple[int, ...]) -> Tensor:
-    """The values ``[N_dst, N_src, H, D]`` of an attention layer; those of hubs differ."""
-    if hasattr(module, "value"):
-        value = module.value(x)
-    else:
-        value = module.qkv(x)[..., -module.output.in_features :]
-    value = value.unflatten(-1, (module.heads, -1))
-    by_target = value.expand(len(value), *value.shape).clone()
-    for hub in hubs:
-        by_target[hub] = module.hub_value(x).unflatten(-1, (module.heads, -1))
-    return by_target
-
-
 @pytest.mark.parametrize("name", SPARSE)
 def test_weights_over_tokens_give_the_outputs_of_heads(name: str) -> None:
     model, ids = sparse_model(name), torch.arange(TOKENS)[None] % 11
@@ -230,9 +196,7 @@ def test_weights_over_tokens_give_the_outputs_of_heads(name: str) -> None:
         value = values_of(modules[record.name], inputs[record.name], hubs)
         assert (record.kind, record.heads) == ("attention", [0, 1, 2])
         assert (record.graph.num_targets, record.graph.num_sources) == (TOKENS, TOKENS)
-        weights = torch.zeros(TOKENS, TOKENS, 3, dtype=torch.double)
-        source, target = record.edge_index
-        weights[target, source] = record.weights.reshape(-1, 3)
+        weights = dense_weights(record)
         torch.testing.assert_close(weights.sum(1), torch.ones_like(weights[:, 0]))
         expected = outputs[record.name]  # 16 features determine the weights of 12 sources
         torch.testing.assert_close(torch.einsum("tsh,tshd->thd", weights, value), expected)

@@ -93,6 +93,11 @@ class Nodes:
         targets, sources = self.target_tokens(target), self.source_tokens(source)
         return Nodes(self.sizes, targets, sources, head, self.heads)
 
+    def edges(self, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the source tokens and the target tokens of edges ``[2, E]`` of the call."""
+        source, target = edge_index
+        return self.source_tokens(source), self.target_tokens(target)
+
     def target_tokens(self, nodes: Tensor) -> Tensor:
         """Return the tokens of some targets of the call."""
         return nodes if self.target is None else self.target.to(nodes.device)[nodes]
@@ -126,6 +131,11 @@ def without_interception() -> Iterator[None]:
         yield
     finally:
         ACTIVE.reset(token)
+
+
+def nodes_of(graph: Any) -> Nodes:
+    """Return the description of the nodes of the running call, by default that each is a token."""
+    return NODES.get() or Nodes((graph.num_targets, graph.num_sources))
 
 
 def nodes_are(describe: Callable[[], Nodes]) -> AbstractContextManager[None]:

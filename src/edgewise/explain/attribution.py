@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -48,7 +48,6 @@ from edgewise.explain.removal import (
     pairs_of_keys,
     receptive_field,
 )
-from edgewise.graphs import Graph
 
 Method = Literal[
     "auto",
@@ -102,11 +101,11 @@ class Case:
         """Edges of a large graph on which the answer depends; ``None`` to use the whole graph."""
         return receptive_field(self)
 
-    def members(self, num_sources: int) -> Tensor | None:
-        """Return the member of each source of an attention call, or None for other nodes."""
-        if num_sources == len(self.member):
+    def members(self, num_tokens: int) -> Tensor | None:
+        """Return the member of each token of an attention call, or None for other tokens."""
+        if num_tokens == len(self.member):
             return self.member
-        if self.class_token and num_sources == len(self.member) + 1:
+        if self.class_token and num_tokens == len(self.member) + 1:
             return torch.cat([self.member.new_tensor([-1]), self.member])
         return None
 
@@ -160,7 +159,7 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
             got="a model without attention or aggregation over the nodes of the input",
             remedy="choose a run of a graph or attention model",
         )
-    pairs = _pairs(case, [step.graph for step, _ in steps])
+    pairs = _pairs(case, [step for step, _ in steps])
     if method == "auto" and case.best is not None:
         method = case.best
     if method == "auto":
@@ -231,7 +230,7 @@ def _record(
     steps = [
         step
         for step in steps
-        if step.out.requires_grad and case.members(step.graph.num_sources) is not None
+        if step.out.requires_grad and case.members(step.nodes.sizes[1]) is not None
     ]
     lses = [step.lse for step in steps if step.lse is not None and step.lse.requires_grad]
     leaves = [] if inputs is None else inputs.leaves
@@ -259,7 +258,7 @@ def _of_edges(
     with torch.no_grad(), without_interception():
         for step, gradients in steps:
             edge_values = step.contributions(method, gradients)
-            _add(case, step.graph, _sum_over_heads(edge_values), totals)
+            _add(case, step, _sum_over_heads(edge_values), totals)
     return _joined(totals)
 
 
@@ -299,33 +298,34 @@ def _joined(totals: Contributions) -> Contributions:
     return replace(totals, edges=totals.directions.sum(0))
 
 
-def _pairs(case: Case, graphs: Sequence[Graph]) -> Tensor:
+def _pairs(case: Case, steps: Sequence[Step]) -> Tensor:
     """Return the distinct pairs of members that an edge joins, ``[2, P]``, in ascending order."""
     count, keys = len(case.labels), []
-    for graph in {id(graph): graph for graph in graphs}.values():
-        if graph.num_targets == graph.num_sources:
-            member = case.members(graph.num_sources)
+    for step in {id(step.graph): step for step in steps}.values():
+        if step.nodes.sizes[0] == step.nodes.sizes[1]:
+            member = case.members(step.nodes.sizes[1])
             assert member is not None
-            source, target = member[graph.source], member[graph.target]
+            source, target = (member[tokens] for tokens in step.edges)
             joined = (source >= 0) & (target >= 0) & (source != target)
             keys.append(pair_keys(source[joined], target[joined], count).unique())
     unique = torch.cat(keys).unique() if keys else torch.zeros(0, dtype=torch.long)
     return pairs_of_keys(unique, count)
 
 
-def _add(case: Case, graph: Graph, edge_values: Tensor, totals: Contributions) -> None:
+def _add(case: Case, step: Step, edge_values: Tensor, totals: Contributions) -> None:
     """Add the contribution of each edge to those of its source and of the pair of its ends."""
     members, directions = totals.members, totals.directions
     assert directions is not None
     keys = pair_keys(totals.pairs[0], totals.pairs[1], len(case.labels))
-    member = case.members(graph.num_sources)
+    (num_targets, num_sources), (source, target) = step.nodes.sizes, step.edges
+    member = case.members(num_sources)
     assert member is not None
-    source = member[graph.source]
-    if graph.num_targets != graph.num_sources:
+    source = member[source]
+    if num_targets != num_sources:
         counts = source >= 0
         members.index_add_(0, source[counts], edge_values[counts])
         return
-    target = member[graph.target]
+    target = member[target]
     counts = (source >= 0) & (source != target)
     members.index_add_(0, source[counts], edge_values[counts])
     counts &= target >= 0
@@ -343,25 +343,30 @@ def _sum_over_heads(edge_values: Tensor) -> Tensor:
 def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
     """Compute attention rollout back from the answer, with a weight of 1/2 for residuals."""
     totals = _zeros(case, pairs, "rollout")
-    weights = [_sum_over_heads(step.weights()) for step in steps]
-    nodes = steps[0].graph.num_sources
-    reach = torch.zeros(nodes)
-    for step, weight in zip(steps, weights, strict=True):
-        if step.graph.num_targets != nodes:
-            reach.index_add_(0, step.graph.source, weight)
+    weights = {step: _sum_over_heads(step.weights_in_layer()) for step in steps}
+    tokens = steps[0].nodes.sizes[1]
+    reach = torch.zeros(tokens)
+    for step, weight in weights.items():
+        if step.nodes.sizes[0] != tokens:
+            reach.index_add_(0, step.edges[0], weight)
     if case.own is not None:
         reach[case.own] += 1.0
     if not bool(reach.any()):
         reach += 1.0
-    for step, weight in zip(reversed(steps), reversed(weights), strict=True):
-        graph = step.graph
-        if graph.num_targets != nodes or graph.num_sources != nodes:
-            continue
-        total = torch.zeros(nodes).index_add(0, graph.target, weight).clamp(min=1e-30)
-        flow = reach[graph.target] * weight / total[graph.target] / 2
-        _add(case, graph, flow, totals)
-        reach = reach / 2 + torch.zeros(nodes).index_add(0, graph.source, flow)
-    member = case.members(nodes)
+    layers = groupby(
+        (step for step in steps if step.nodes.sizes == (tokens, tokens)), lambda s: s.layer
+    )
+    for calls in reversed([list(calls) for _, calls in layers]):
+        total, passed = torch.zeros(2, tokens)
+        for step in calls:
+            total.index_add_(0, step.edges[1], weights[step])
+        for step in calls:
+            source, target = step.edges
+            flow = reach[target] * weights[step] / total.clamp(min=1e-30)[target] / 2
+            _add(case, step, flow, totals)
+            passed.index_add_(0, source, flow)
+        reach = reach / 2 + passed
+    member = case.members(tokens)
     assert member is not None
     members = torch.zeros(len(case.labels))
     members.index_add_(0, member[member >= 0], reach[member >= 0])

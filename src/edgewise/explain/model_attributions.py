@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.explain.attribution import Case, Contributions, Method, contributions
+from edgewise.explain.texts import distinct_target
 
 
 def attributions(
@@ -69,6 +70,10 @@ def attributions(
             got=f"{len(labels)} names",
             remedy="pass one name for each node or token, or omit labels",
         )
+
+    decoder_ids = keywords.get("decoder_input_ids")
+    if isinstance(decoder_ids, Tensor):
+        keywords["decoder_input_ids"] = distinct_target(decoder_ids, count)
 
     def outputs() -> Tensor:
         out = model(*inputs, **keywords)

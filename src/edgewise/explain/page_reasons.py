@@ -67,7 +67,7 @@ def _strongest(attribution: Attribution, own: list[int]) -> list[int]:
     """Return the members of the answer, and those with the largest contributions or edges."""
     scores = attribution.scores
     size = scores.members.abs()
-    size = size.index_add(0, scores.pairs.flatten(), scores.edges.abs().repeat(2))
+    size = size.index_add(0, scores.pairs.flatten(), scores.strengths.repeat(2))
     size[own] = torch.inf
     count = min(MAX_NODES, int((size > 0).sum()))
     strongest: list[int] = size.topk(count).indices.sort().values.tolist()

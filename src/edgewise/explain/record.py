@@ -19,6 +19,7 @@ from edgewise._utils.errors import ArgumentError, unknown_name
 from edgewise.attention.hooks import NODES, Nodes, without_interception
 from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import AttentionCall
+from edgewise.explain.calls import merged_fractions
 from edgewise.explain.module_names import (
     NamedInterceptor,
     head_positions,
@@ -398,7 +399,9 @@ class _Recorder(NamedInterceptor):
         if all(part is not None and part[1] in self.recorded.layers for part in parts):
             calls = [part[0] for part in parts if part]
             with torch.no_grad():
-                fractions = _fractions(calls, [lse for _, lse in outputs], total)
+                fractions = merged_fractions(
+                    [call.nodes for call in calls], [lse for _, lse in outputs], total
+                )
                 merged = _on_tokens(calls, fractions)
             layer = self._replace([part[1] for part in parts if part], merged)
             self._parts[out] = merged, layer
@@ -550,20 +553,6 @@ def _target_tokens(graph: Graph, nodes: Nodes | None) -> Tensor:
     return graph.target if nodes is None else nodes.target_tokens(graph.target)
 
 
-def _fractions(calls: Sequence[LayerRecord], lses: Sequence[Tensor], total: Tensor) -> list[Tensor]:
-    """Return the fraction of each call in the merged weights, by its targets and heads."""
-    first, fractions = calls[0].nodes, []
-    total = total.masked_fill(total == -torch.inf, 0.0)
-    for call, lse in zip(calls, lses, strict=True):
-        nodes, of_targets = call.nodes, total
-        if first is not None and nodes is not None and nodes is not first:
-            row = torch.zeros(first.heads, first.sizes[0], dtype=torch.long, device=total.device)
-            row[first.head, first.target] = torch.arange(total.shape[-2], device=total.device)
-            of_targets = total.index_select(-2, row[nodes.head, nodes.target])
-        fractions.append((lse - of_targets).exp())
-    return fractions
-
-
 def _on_tokens(
     calls: Sequence[LayerRecord], fractions: Sequence[Tensor] | None = None
 ) -> LayerRecord:
@@ -621,7 +610,7 @@ def _used_edges(call: LayerRecord) -> tuple[Tensor, Tensor]:
     if nodes is not None:
         if nodes.unused is not None:
             rows = (~nodes.unused.to(target.device)[target]).nonzero()[:, 0]
-        source, target = nodes.source_tokens(source[rows]), nodes.target_tokens(target[rows])
+        source, target = nodes.edges(call.edge_index[:, rows])
         sources = nodes.sizes[1]
     return rows, target * sources + source
 

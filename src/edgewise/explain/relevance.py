@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from edgewise.attention.hooks import ACTIVE, Interceptor
+from edgewise.attention.hooks import ACTIVE, Interceptor, nodes_of
 from edgewise.attention.scores import Additive
 from edgewise.explain.calls import is_degree
 
@@ -165,7 +165,7 @@ class ScaledMessages(Interceptor):
         return out if is_degree(value, weight) else self._factor(graph) * out
 
     def _factor(self, graph: Any) -> float:
-        return 1.0 if self.case.members(graph.num_sources) is None else self.scale
+        return 1.0 if self.case.members(nodes_of(graph).sizes[1]) is None else self.scale
 
 
 def _shared(call: Any) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.ragged import ranges, starts
-from edgewise.attention.hooks import ACTIVE, Interceptor, intercepting
+from edgewise.attention.hooks import ACTIVE, Interceptor, intercepting, nodes_of
 from edgewise.explain.calls import Step, Tape, graph_on_edges
 from edgewise.graphs import Edges, Graph
 
@@ -40,15 +40,18 @@ class Removal(Interceptor):
 
     def remaining_edges(self, graph: Graph) -> Tensor | None:
         """Return the indices of the edges that remain, or ``None`` for all edges."""
-        member = self.case.members(graph.num_sources)
+        nodes = nodes_of(graph)
+        num_targets, num_sources = nodes.sizes
+        member = self.case.members(num_sources)
         if member is None:
             return None
-        source = member[graph.source]
+        source, target = nodes.edges(graph.edge_index)
+        source = member[source]
         removed = torch.zeros_like(source, dtype=torch.bool)
         if self.members is not None:
             removed = self.members[source] & (source >= 0)
-        if self.keys is not None and graph.num_targets == graph.num_sources:
-            target = member[graph.target]
+        if self.keys is not None and num_targets == num_sources:
+            target = member[target]
             keys = pair_keys(source, target, len(self.case.labels))
             removed |= torch.isin(keys, self.keys) & (source >= 0) & (target >= 0)
         return None if not bool(removed.any()) else (~removed).nonzero()[:, 0]

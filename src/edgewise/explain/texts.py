@@ -74,6 +74,15 @@ def decoder_inputs(model: nn.Module, arguments: Mapping[str, Any]) -> Iterator[l
         hook.remove()
 
 
+def distinct_target(ids: Tensor, num_sources: int) -> Tensor:
+    """Return decoder ids ``[..., T]``, with one more at the end if there are as many source tokens.
+
+    Attributions know the calls over source tokens by their number. A causal decoder computes equal
+    outputs for the first T ids.
+    """
+    return torch.cat([ids, ids[..., -1:]], -1) if ids.shape[-1] == num_sources else ids
+
+
 def token_labels(
     ids: Tensor, is_real: Tensor, tokenizer: Any = None, tokens: Sequence[str] | None = None
 ) -> list[str]:

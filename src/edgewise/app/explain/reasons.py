@@ -123,8 +123,6 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
     """
     rows: list[Any] = next((field for field in answer.values() if is_of_dicts(field) and field), [])
     explained = list(_of_input(run, value, top, ["auto"], max(1, len(rows))))
-    if all(attribution.method == "attention" for attribution in explained):
-        explained = explained[:1]  # The weights of a forecast are the same for all of its steps.
     if rows and len(rows) % len(explained) == 0 and (len(explained) > 1 or len(rows) == 1):
         # Of several words for one mask, the most probable one, which comes first, is explained.
         for row, attribution in zip(rows[:: len(rows) // len(explained)], explained, strict=True):

@@ -1,8 +1,10 @@
 // The first tab: the input, coloured by what each part of it does for and against the answer.
 
 const by = (id) => document.getElementById(id);
+const SMALL = 0.1; // log-odds; it changes a probability of 0.5 by 0.025
+const NARROW = 600; // pixels of a drawing below which it shows fewer nodes
 const FEW = 60; // answers up to which each has a button, and words with a number below
-export const CLASSES = ["#009e73", "#cc79a7", "#e8d33f", "#56b4e9", "#8c6bb1", "#7f7f7f", "#a6761d", "#d55e00"];
+export const CLASSES = ["#009e73", "#cc79a7", "#e8d33f", "#8c6bb1", "#7f7f7f", "#a6761d", "#a5cf4c", "#8b2252"];
 
 // The digits of `rounded` in edgewise/_utils/digits.py, with a sign.
 export function rounded(value, sign = "+") {
@@ -47,10 +49,14 @@ export function showReasons(data) {
   const named = (index) => answer().labels[index];
   const signed = () => !["attention", "rollout"].includes(method().name);
 
+  // The largest effect. An effect on log-odds below SMALL is pale, also where it is the largest.
+  const largestOf = (values) => Math.max(...values.map(Math.abs), signed() && answer().probability !== null ? SMALL : 1e-30);
+  const isSmall = () => signed() && answer().probability !== null && Math.max(...method().reasons.map(([, value]) => Math.abs(value)), 0) < SMALL;
+
   // Fractions of the largest effect, from -1 to 1.
   function scaled() {
     const { effects, edges } = method();
-    const largest = Math.max(...[...effects, ...edges.map(([, , value]) => value)].map(Math.abs), 1e-30);
+    const largest = largestOf([...effects, ...edges.map(([, , value]) => value)]);
     return { of: (value) => value / largest, node: effects.map((value) => value / largest) };
   }
   const alpha = (fraction) => (0.7 * Math.sqrt(Math.abs(fraction))).toFixed(3);
@@ -78,7 +84,10 @@ export function showReasons(data) {
       const { values } = reasons;
       const top = values ? 150 : 0;
       const all = state.width;
-      const root = picture(all, top + 220, "effect of each part, in order");
+      const [up, down] = [Math.max(...node, 0), -Math.min(...node, 0)];
+      const unit = 170 / Math.max(up + down, 1);
+      const base = top + 10 + up * unit;
+      const root = picture(all, top + 210, "effect of each part, in order");
       const width = (all - 20) / node.length;
       const x = (index) => 10 + (index + 0.5) * width;
       if (values) {
@@ -91,14 +100,21 @@ export function showReasons(data) {
         });
         root.append(text(10, 12, `values from ${rounded(low, "")} to ${rounded(high, "")}`, "start"));
       }
-      const base = top + 100;
       root.append(svg("line", { x1: 10, x2: all - 10, y1: base, y2: base, class: "axis" }));
       node.forEach((fraction, index) => {
-        const height = Math.max(1, 90 * Math.abs(fraction));
+        const height = Math.max(1, unit * Math.abs(fraction));
         root.append(svg("rect", { x: x(index) - width * 0.4, y: fraction < 0 ? base : base - height, width: width * 0.8, height, fill: colour(fraction) }, hint(about(index))));
       });
       const last = node.length - 1;
-      for (const index of new Set(all > 700 ? [0, Math.round(last / 3), Math.round((2 * last) / 3), last] : [0, last])) root.append(text(x(index), top + 212, shorten(named(index), all > 700 ? 28 : 18), index === 0 ? "start" : index === last ? "end" : "middle"));
+      const longest = Math.max(...answer().labels.map((label) => label.length));
+      const fits = width > 8 * longest;
+      const parts = all > 700 ? 4 : 2;
+      const shown = fits ? node.keys() : new Set(Array.from({ length: parts }, (_, part) => Math.round((part * last) / (parts - 1))));
+      for (const index of shown) {
+        const anchor = fits || (index && index < last) ? "middle" : index ? "end" : "start";
+        const edge = { start: 10, middle: x(index), end: all - 10 }[anchor];
+        root.append(text(edge, top + 202, shorten(named(index), 28), anchor));
+      }
       return root;
     },
     molecule() {
@@ -145,7 +161,7 @@ export function showReasons(data) {
       root.style.maxWidth = `${2 * side + 20}px`;
       const [wide, deep] = [extent[1] - extent[0], extent[3] - extent[2]];
       const first = data.points.x.length - node.length; // after a class token
-      for (const x of [0, side + 20]) root.append(svg("image", { href: bitmap.toDataURL(), x, y: 0, width: side, height: tall, preserveAspectRatio: "none", style: "image-rendering:pixelated", opacity: x ? 0.25 : 1 }));
+      for (const x of [0, side + 20]) root.append(svg("image", { href: bitmap.toDataURL(), x, y: 0, width: side, height: tall, preserveAspectRatio: "none", style: "image-rendering:pixelated", opacity: x ? 0.12 : 1 }));
       node.forEach((fraction, index) => {
         const [px, py] = [data.points.x[first + index] - patch[0] / 2 - extent[0], extent[3] - data.points.y[first + index] - patch[1] / 2];
         root.append(svg("rect", { x: side + 20 + (side * px) / wide, y: (tall * py) / deep, width: (side * patch[0]) / wide, height: (tall * patch[1]) / deep, fill: colour(fraction), "fill-opacity": alpha(fraction) }, hint(about(index))));
@@ -156,22 +172,32 @@ export function showReasons(data) {
     graph() {
       const { node, of } = scaled();
       const at = places();
+      const shown = strongest();
       const root = picture(state.width, tallness(), "graph, nodes and edges coloured by effect");
-      for (const [first, second, value] of method().edges) {
+      const { edges } = method();
+      for (const [first, second, value] of edges) {
+        if (!shown.has(first) || !shown.has(second)) continue;
         const [[x1, y1], [x2, y2]] = [at[first], at[second]];
-        root.append(svg("line", { x1, y1, x2, y2, class: "edge" }));
-        root.append(svg("line", { x1, y1, x2, y2, stroke: colour(value), "stroke-opacity": alpha(of(value)), "stroke-width": 2 + 7 * Math.abs(of(value)) }, hint(`${named(first)}-${named(second)}: ${rounded(value)}`)));
+        root.append(svg("line", { x1, y1, x2, y2, class: "edge", opacity: edges.length > 150 ? 0.3 : 1 }));
+        if (value) root.append(svg("line", { x1, y1, x2, y2, stroke: colour(value), "stroke-opacity": alpha(of(value)), "stroke-width": 2 + 7 * Math.abs(of(value)) }, hint(`${named(first)}-${named(second)}: ${rounded(value)}`)));
       }
       const numbers = data.classes && (data.classes.numbers ??= data.read(data.classes.of));
-      answer().labels.forEach((label, index) => {
+      const prefix = prefixOf(answer().labels);
+      const inside = !numbers && answer().labels.every((label) => label.length - prefix <= 3);
+      const centre = tallness() / 2 - 10;
+      for (const index of shown) {
+        const label = named(index);
         const [cx, cy] = at[index];
         const own = answer().own.includes(index);
         const number = numbers?.[data.sides[0].indexOf(label)];
         const fill = number === undefined ? "var(--panel)" : CLASSES[number % CLASSES.length];
         root.append(svg("circle", { cx, cy, r: own ? 17 : 12, fill, class: own ? "node own" : "node" }));
         if (!own) root.append(svg("circle", { cx, cy, r: 15, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": 6 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
-        root.append(text(cx, cy + (own ? 34 : 30), shorten(label, 18), "middle", own ? 17 : 14, label));
-      });
+        const short = label.slice(prefix);
+        if (inside) root.append(text(cx, cy + 4, short, "middle", own ? 14 : 11, label));
+        else if (shown.size > 20 && short.length < 7 && Math.abs(cx - state.width / 2) > 0.35 * state.width) root.append(text(cx + (cx < state.width / 2 ? -18 : 18), cy + 5, short, cx < state.width / 2 ? "end" : "start", 14, label));
+        else root.append(text(cx, cy + (cy < centre && !own ? -20 : own ? 34 : 30), shorten(short, 18), "middle", own ? 17 : 14, label));
+      }
       return root;
     },
   };
@@ -180,7 +206,31 @@ export function showReasons(data) {
     return svg("text", { x, y, "text-anchor": anchor, "font-size": size }, document.createTextNode(content), hint(full));
   }
 
-  const tallness = () => Math.max(300, Math.min(560, 0.62 * state.width));
+  // Number of first letters that the names of all nodes share, such as "node ".
+  function prefixOf(labels) {
+    const prefix = /^\D* /.exec(labels[0] ?? "")?.[0] ?? "";
+    return labels.every((label) => label.startsWith(prefix) && label.length > prefix.length) ? prefix.length : 0;
+  }
+
+  const tallness = () => Math.max(360, Math.min(560, 0.62 * state.width, window.innerHeight - 230));
+
+  // The size of a node in a drawing, by its effect and those of its edges.
+  function sizes() {
+    const { effects, edges } = answer().methods[0];
+    const size = effects.map(Math.abs);
+    for (const [a, b, value] of edges) for (const index of [a, b]) size[index] = Math.max(size[index], Math.abs(value));
+    return size;
+  }
+
+  // The nodes that fit the drawing: a narrow one has the explained nodes and the strongest others.
+  function strongest() {
+    const { labels, own } = answer();
+    const all = labels.map((_, index) => index);
+    if (!own.length || state.width >= NARROW) return new Set(all);
+    const size = sizes();
+    const others = all.filter((index) => !own.includes(index)).sort((a, b) => size[b] - size[a]);
+    return new Set([...own, ...others.slice(0, 16)]);
+  }
 
   // The explained node in the middle, its neighbours around it, and other nodes further out.
   function places() {
@@ -194,12 +244,11 @@ export function showReasons(data) {
       if (own.includes(a) && hop[b]) hop[b] = 1;
       if (own.includes(b) && hop[a]) hop[a] = 1;
     }
-    const { effects, edges } = answer().methods[0];
-    const size = (index) => Math.max(Math.abs(effects[index]), ...edges.filter(([a, b]) => a === index || b === index).map(([, , value]) => Math.abs(value)), 0);
+    const [size, shown] = [sizes(), strongest()];
     const at = [];
     own.forEach((index, k) => (at[index] = own.length === 1 ? [middle, centre] : [middle + (k ? 0.18 : -0.18) * reach, centre]));
     for (const ring of [1, 2]) {
-      const nodes = labels.map((_, index) => index).filter((index) => hop[index] === ring).sort((a, b) => size(b) - size(a));
+      const nodes = labels.map((_, index) => index).filter((index) => hop[index] === ring && shown.has(index)).sort((a, b) => size[b] - size[a]);
       const outer = !hop.includes(1) || ring === 2 ? 1 : hop.includes(2) ? 0.58 : 0.85;
       nodes.forEach((index, k) => {
         const angle = (2 * Math.PI * (k + 0.15 * ring)) / nodes.length - Math.PI / 2;
@@ -224,7 +273,7 @@ export function showReasons(data) {
 
   function lists() {
     const { reasons: rows, omitted } = method();
-    const largest = Math.max(...rows.map(([, value]) => Math.abs(value)), 1e-30);
+    const largest = largestOf(rows.map(([, value]) => value));
     const [positive, negative] = [rows.filter(([, value]) => value >= 0), rows.filter(([, value]) => value < 0)];
     const isClass = answer().probability !== null;
     const name = shorten(answer().answer, 40);
@@ -237,7 +286,8 @@ export function showReasons(data) {
         : [list(`Largest ${method().name}`, rows, largest)]),
     );
     const more = omitted ? ` ${omitted.toLocaleString("en")} parts with smaller effects are left out.` : "";
-    by("meaning").textContent = `${method().name}: ${method().meaning}.${more}`;
+    const small = isSmall() ? ` No single part changes the log-odds by ${SMALL} or more.` : "";
+    by("meaning").textContent = `${method().name}: ${method().meaning}.${small}${more}`;
   }
 
   function parts() {
@@ -259,11 +309,12 @@ export function showReasons(data) {
     const swatch = (background, words) => html("span", {}, Object.assign(html("i", { className: "swatch" }), { style: `background:${background}` }), words);
     const isClass = answer().probability !== null;
     const name = shorten(answer().answer, 24);
+    const more = reasons.drawing === "bars" ? "higher" : "darker";
     const items = signed()
-      ? [swatch("var(--for)", isClass ? `for ${name}` : "raises the value"), swatch("var(--against)", isClass ? `against ${name}` : "lowers the value"), "darker: larger effect"]
-      : [swatch("var(--for)", `darker: larger ${method().name}`)];
+      ? [swatch("var(--for)", isClass ? `for ${name}` : "raises the value"), swatch("var(--against)", isClass ? `against ${name}` : "lowers the value"), `${more}: larger effect`]
+      : [swatch("var(--for)", `${more}: larger ${method().name}`)];
     if (reasons.drawing === "graph" && data.classes) items.push(...data.classes.names.slice(0, 12).map((label, number) => swatch(CLASSES[number % CLASSES.length], shorten(label, 20))), "(predicted class)");
-    if (answer().own.length) items.push("framed: the explained part");
+    if (answer().own.length) items.push("framed: the explained part, whose own effect is not computed");
     by("colours").replaceChildren(...items.map((item) => (typeof item === "string" ? html("span", { textContent: item }) : item)));
   }
 

@@ -14,6 +14,8 @@ const SECOND_HOP = 600; // most edges of the neighbours of a pinned node
 const [ACROSS, DOWN] = [2, 8]; // pixels of a cell of the haze
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const shorten = (text, count) => (text.length > count ? `${text.slice(0, count - 1)}…` : text);
+// Names of nodes often differ at their ends only.
+const shortenMiddle = (text, count) => (text.length > count ? `${text.slice(0, count - 7)}…${text.slice(-6)}` : text);
 // The only source of a target has the weight 1, whatever the model has learned.
 export function forcedEdges(graph, values) {
   const forced = new Uint8Array(values.length);
@@ -427,7 +429,7 @@ const nodes = {
     const box = [t.x + t.k * x0, t.y + t.k * y0, t.k * (x1 - x0), t.k * (y1 - y0)];
     pen.image(bitmap, ...box);
     // Colours are seen on pictures of all colours if these are paler.
-    if (!scene.focus) pen.rectangle(...box, { colour: scene.colours.back, alpha: 0.55 });
+    if (!scene.focus) pen.rectangle(...box, { colour: scene.colours.back, alpha: 0.75 });
   },
   // The attention that each node receives; 1 is the largest, as in `strength`.
   received(scene) {
@@ -489,18 +491,19 @@ const nodes = {
     const taken = [];
     for (const i of listed) {
       if (i >= count || !inside(i)) continue;
-      const text = shorten(data.label(graph.rows, i), 28);
+      const text = shortenMiddle(data.label(graph.rows, i), scene.width < 600 ? 16 : 28);
       const width = 7 * text.length + 4;
       const mine = focus?.node === i;
-      // The name of the chosen node stands above it.
-      const [left, middle] = mine ? [x(i) - width / 2, y(i) - Math.max(radius, 5) - 11] : [x(i) + radius + 4, y(i)];
+      // The name of the chosen node stands above it; others right of their nodes, or left if there is no room.
+      const beside = x(i) + radius + 4 + width > scene.width && x(i) > width ? x(i) - radius - width : x(i) + radius + 4;
+      const [left, middle] = mine ? [x(i) - width / 2, y(i) - Math.max(radius, 5) - 11] : [beside, y(i)];
       // A name that would cover another one is left out; stronger links come first.
       if (taken.some(([a, b, wide]) => left < a + wide && a < left + width && Math.abs(middle - b) < 13)) continue;
       taken.push([left, middle, width]);
       if (mine) {
         pen.rectangle(left, middle - 8, width, 15, { colour: colours.back, alpha: 0.85 });
         pen.text(x(i), middle, text, { colour: colours.pin, size: 12, anchor: "middle", bold: true });
-      } else pen.text(left, middle, text, { colour: colours.ink, size: 11 });
+      } else pen.text(beside < x(i) ? left + width - 4 : left, middle, text, { colour: colours.ink, size: 11, anchor: beside < x(i) ? "end" : "start" });
     }
   },
   hit(scene, x, y) {

@@ -60,6 +60,11 @@ class OnImages(Predictor):
             )
         return data.to_input(value, self.preprocessing.values)
 
+    def show(self, value: Any) -> str:
+        if isinstance(value, str | Path):
+            return str(value)
+        return f"image of {value.width} × {value.height} pixels"
+
 
 class ImageClasses(OnImages):
     """Most probable classes of an image."""

@@ -9,22 +9,28 @@ import torch
 
 from edgewise._utils.digits import rounded
 from edgewise.app.kinds.series.predict import Forecasts, steps_of
-from edgewise.app.predict.cases import output_rows
+from edgewise.app.predict.cases import model_call
 from edgewise.explain.attribution import Case
 
 
 def forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
-    """Yield a case for each forecast value, whose members are the time steps of the history."""
+    """Yield a case for each forecast value, whose members are the time steps of the history.
+
+    The inputs are differences from the mean of the history, so that integrated gradients add up to
+    the forecast minus this mean. Attention sees no value that a forecaster copies or extrapolates.
+    """
     series = predictor.prepare(value)
-    (history,), out, scores = output_rows(predictor, value)
-    count = history.shape[-1]
+    with torch.no_grad():
+        (history,), out = model_call(predictor, series)
+    count, mean = history.shape[-1], history.mean()
+    differences = (history - mean).unsqueeze(-1)
     labels = steps_of(series, count)
     for ahead in range(out.shape[-1]):
         yield Case(
-            lambda ahead=ahead: scores()[0, ahead : ahead + 1],  # type: ignore[misc]
+            lambda ahead=ahead: predictor.model(differences.squeeze(-1) + mean)[0, ahead, None],  # type: ignore[misc]
             torch.arange(count),
             labels,
             f"step {ahead + 1}: {rounded(float(out[0, ahead]))}",
             is_odds=False,
-            best="attention",
+            best="integrated_gradients",
         )

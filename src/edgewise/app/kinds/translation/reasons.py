@@ -15,6 +15,8 @@ from edgewise.app.train.text.tokenizer import special_ids
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
 from edgewise.explain.record import record
+from edgewise.explain.texts import distinct_target
+from edgewise.layers import Tokens
 
 
 def explain_translation(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -34,9 +36,12 @@ def translation(predictor: Translations, value: Any, _: int) -> Iterator[Case]:
         text = predictor.answer([ids])[0]["translation"]
     batch = predictor.pair_batch([ids], [text])
     member, labels = word_members(predictor.tokenizer, ids)
+    source, target = batch.inputs
+    target_ids = distinct_target(target.ids, len(ids))
+    target = Tokens(target_ids, torch.tensor([len(target_ids)]))
 
     def scores() -> Tensor:
-        out: Tensor = predictor.model(*batch.inputs, **batch.keywords)
+        out: Tensor = predictor.model(source, target)
         return out.reshape(-1, out.shape[-1])
 
     special = special_ids(predictor.tokenizer).tolist()
