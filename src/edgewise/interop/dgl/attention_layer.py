@@ -58,7 +58,7 @@ class AttentionLayer(nn.Module):
     def _heads(self, linear: nn.Module, x: Tensor) -> Tensor:
         """Return the projection of ``[N, *, F]`` as ``[*, N, H, D]``."""
         if isinstance(linear, nn.Linear):
-            check_node_features(x, linear.weight, "feat")
+            check_node_features(x, linear.in_features, "feat", like=linear.weight)
         projected: Tensor = linear(x)
         return projected.unflatten(-1, (-1, self._out_feats)).movedim(0, -3)
 

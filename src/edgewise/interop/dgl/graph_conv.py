@@ -83,7 +83,7 @@ class GraphConv(nn.Module):
             )
         weight = self.weight if weight is None else weight
         if weight is not None:
-            check_node_features(x, weight.mT, "feat")
+            check_node_features(x, weight.shape[0], "feat", like=weight)
         if edge_weight is not None:
             edge_weight = per_edge("edge_weight", edge_weight, graph)
         if self._norm in ("left", "both"):

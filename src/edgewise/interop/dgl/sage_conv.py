@@ -80,10 +80,11 @@ class SAGEConv(nn.Module):
             edge_weight = per_edge("edge_weight", edge_weight, graph)
         source = self.feat_drop(source)
         target = self.feat_drop(target) if isinstance(feat, tuple) else source[: len(target)]
-        check_node_features(source, self.fc_neigh.weight, "feat")
+        like = next(self.parameters())
+        check_node_features(source, self._in_src_feats, "feat", like=like)
         is_narrow = self._in_src_feats <= self._out_feats or self._aggre_type == "pool"
         if self._aggre_type == "gcn":
-            check_node_features(target, self.fc_neigh.weight, "feat")
+            check_node_features(target, self._in_src_feats, "feat", like=like)
             rows = (source, target) if is_narrow else (self.fc_neigh(source), self.fc_neigh(target))
             sums = aggregate(rows[0], graph, weight=edge_weight)
             out = (sums + rows[1]) / (graph.in_degree().to(sums.dtype)[:, None] + 1)
@@ -94,7 +95,7 @@ class SAGEConv(nn.Module):
             out = aggregate(self.fc_pool(source).relu(), graph, weight=edge_weight, reduce="max")
         out = self.fc_neigh(out) if is_narrow else out
         if self._aggre_type != "gcn":
-            check_node_features(target, self.fc_self.weight, "feat")
+            check_node_features(target, self._in_dst_feats, "feat", like=like)
             out = self.fc_self(target) + out
         out = out if self.bias is None else out + self.bias
         for function in (self.activation, self.norm):

@@ -45,7 +45,7 @@ class PNAConv(DropIn, nn.PNAConv):  # type: ignore[misc]
         """Return ``[N, out_channels]``; edge features are ``[E, edge_dim]``."""
         nodes, _ = as_pair((x, None))
         graph = self._graph(edge_index, (nodes, nodes))
-        check_node_features(nodes, self.lin.weight.new_empty(0, self.in_channels))
+        check_node_features(nodes, self.in_channels, like=self.lin.weight)
         names = self._statistics()
         if self.divide_input:
             towers = nodes.unflatten(-1, (self.towers, self.F_in))

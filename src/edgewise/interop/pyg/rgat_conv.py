@@ -54,7 +54,7 @@ class RGATConv(AttentionDropIn, nn.RGATConv):  # type: ignore[misc]
         graph = self._graph(edge_index, (nodes, nodes), size)
         relations = relations_of(edge_index, edge_type, graph, self.num_relations)
         weight = self._matrices()
-        check_node_features(nodes, weight.flatten(1, -2).mT)
+        check_node_features(nodes, weight.flatten(1, -2).shape[1], like=weight)
         source, target = (
             mapped(nodes[pairs.node], pairs.sizes, weight)
             for pairs in (relations.sources, relations.targets)

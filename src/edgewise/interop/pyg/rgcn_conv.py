@@ -49,7 +49,7 @@ class RGCNConv(DropIn, nn.RGCNConv):  # type: ignore[misc]
         graph = self._graph(edge_index, tuple(rows))
         relations = relations_of(edge_index, edge_type, graph, self.num_relations)
         if source.is_floating_point():
-            check_node_features(source, self.weight.flatten(1, -2).mT)
+            check_node_features(source, self.weight.flatten(1, -2).shape[1], like=self.weight)
             pairs = mapped(
                 self._reduced(source, relations.by_target, None), relations.targets.sizes, weight
             )
