@@ -222,36 +222,6 @@ def test_a_kind_knows_nothing_of_another_kind() -> None:
 
 
 KIND = "edgewise.app.kinds."
-USE = """
-import torch
-import edgewise as ew
-from edgewise import graphs
-x = torch.randn(6, 2, 4, requires_grad=True)
-for graph in (graphs.complete(), graphs.window(1) | graphs.hubs([0])):
-    ew.attend(x, x, x, graph).sum().backward()
-ew.aggregate(x, graphs.from_dense(torch.ones(6, 6, dtype=torch.bool)))
-try:
-    graphs.complete().draw(nodes=3)
-except ImportError as error:
-    assert "pip install" in str(error) and "[plot]" in str(error), error
-else:
-    raise SystemExit("drew without matplotlib")
-"""
-
-
-def test_import_and_use_need_torch_and_numpy_alone() -> None:
-    """Nor does PyTorch load more for what they do."""
-    code = f"""
-import sys, torch, numpy
-before = set(sys.modules)
-{USE}
-new = {{name.split(".")[0] for name in set(sys.modules) - before}}
-assert not new & set({EXTRAS!r}), new
-# PyTorch's compiler takes longer to import than all the rest, and few compile.
-assert "torch._dynamo" not in sys.modules
-"""
-    done = run_code(blocking(EXTRAS) + code)
-    assert done.returncode == 0, done.stderr
 
 
 LIBRARY = """

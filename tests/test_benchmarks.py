@@ -64,6 +64,7 @@ def test_the_problems_of_edges_agree_with_their_peers(problem: Problem) -> None:
         torch.testing.assert_close(ours, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_ways_of_the_picture_of_long_texts(tmp_path) -> None:
     nodes = [torch.randn(700, long_texts.HEADS, long_texts.WIDTH) for _ in range(3)]
     written, fused, longformer, bigbird = (run(*nodes) for run in long_texts.RUNS.values())

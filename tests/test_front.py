@@ -19,6 +19,21 @@ from tests.test_architecture import EXTRAS, for_type_checkers
 ROOMS = ["decoding", "encodings", "explain", "graphs", "interop", "layers", "models"]
 FULL = [room for room in ROOMS if room != "interop"]
 """The rooms that have names of their own, not only packages."""
+USE = """
+import torch
+import edgewise as ew
+from edgewise import graphs
+x = torch.randn(6, 2, 4, requires_grad=True)
+for graph in (graphs.complete(), graphs.window(1) | graphs.hubs([0])):
+    ew.attend(x, x, x, graph).sum().backward()
+ew.aggregate(x, graphs.from_dense(torch.ones(6, 6, dtype=torch.bool)))
+try:
+    graphs.complete().draw(nodes=3)
+except ImportError as error:
+    assert "pip install" in str(error) and "[plot]" in str(error), error
+else:
+    raise SystemExit("drew without matplotlib")
+"""
 
 
 def run(code: str) -> str:
@@ -28,20 +43,28 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_rooms_and_packages_of_interop_are_imported_when_they_are_first_used() -> None:
+def test_rooms_are_imported_on_first_use_and_need_torch_and_numpy_alone() -> None:
+    """Nor does PyTorch load more for what they do."""
     code = f"""
 import sys
 import edgewise as ew
 loaded = [room for room in {ROOMS} if f"edgewise.{{room}}" in sys.modules]
 assert loaded == [], loaded
 assert "torch" not in sys.modules
+import torch, numpy
+before = set(sys.modules)
 assert ew.models is sys.modules["edgewise.models"]
 assert "models" in vars(ew)  # the next use asks nobody
 ew.interop
 assert not {{"edgewise.interop.huggingface", "edgewise.interop.pyg"}} & set(sys.modules)
-assert ew.interop.huggingface.load
+assert ew.interop.huggingface is sys.modules["edgewise.interop.huggingface"]
+{USE}
+new = {{name.split(".")[0] for name in set(sys.modules) - before}}
+assert not new & set({EXTRAS!r}), new
+# PyTorch's compiler takes longer to import than all the rest, and few compile.
+assert "torch._dynamo" not in sys.modules
 """
-    run(code)
+    run(blocking(EXTRAS) + code)
 
 
 @pytest.mark.slow

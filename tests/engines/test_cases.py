@@ -206,7 +206,7 @@ def test_any_number_of_threads_gives_the_same_bits(call: str) -> None:
             assert not check_threads(case, engine).failures
 
 
-@pytest.mark.slow(every=2)
+@pytest.mark.slow(every=5)
 @pytest.mark.parametrize("name", UNIONS)
 @pytest.mark.parametrize("call", ["gatv2", "everything", "masked"])
 def test_auto_runs_the_parts_where_that_is_faster(

@@ -78,6 +78,19 @@ def test_kernels_that_were_not_built_are_warned_of(monkeypatch: pytest.MonkeyPat
     assert "reinstall edgewise" in why
 
 
+def test_a_library_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGEWISE_NATIVE", str(tmp_path / "absent.so"))
+    with pytest.warns(
+        UserWarning, match=r"cannot use its native kernels: .*absent\.so does not load"
+    ):
+        loaded, why = library._loaded.__wrapped__()
+    assert loaded is None
+    assert f"{tmp_path / 'absent.so'} does not load" in why
+
+
+@pytest.mark.slow
 def test_a_library_that_does_not_load_is_warned_of_once(tmp_path: Path) -> None:
     (_, shape, error), warned = run_with(tmp_path / "absent.so")
     assert "[4, 1, 8]" in shape

@@ -228,7 +228,7 @@ KINDS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "sentences": (sentences, ("tokenizers",)),
     "tags": (tags, ("tokenizers",)),
     "hidden words": (hidden_words, ("tokenizers",)),
-    "translations": (partial(translations, epochs=40), ("tokenizers",)),
+    "translations": (partial(translations, epochs=10), ("tokenizers",)),
     "images": (images, ("sklearn",)),
     "sounds": (sounds, ("scipy",)),
     "nodes": (nodes, ("torch_geometric",)),

@@ -441,6 +441,7 @@ def test_the_reasons_have_the_digits_of_python(chromium: Any, tmp_path: Path) ->
     assert opened.messages == []
 
 
+@pytest.mark.slow("nodes", "images")
 @pytest.mark.parametrize("kind", ["molecules", "nodes", "images", "series", "tags", "links"])
 def test_the_reasons_of_a_page_are_those_of_python(
     kind: str, chromium: Any, tmp_path: Path, run_of: Callable[[str], Any]

@@ -37,7 +37,7 @@ def test_pattern(spec: Spec) -> None:
         check(spec, *sizes, copies=spec.name == "edges")
 
 
-@pytest.mark.slow(every=9)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("sign", algebra.BINARY)
 @pytest.mark.parametrize("left", REPRESENTATIVES, ids=str)
 def test_composition_of_two(left: Spec, sign: str) -> None:
@@ -56,7 +56,7 @@ def test_operation(spec: Spec) -> None:
             check(changed, *sizes, copies=copies)
 
 
-@pytest.mark.slow(every=9)
+@pytest.mark.slow(every=7)
 @pytest.mark.parametrize("spec", PATTERNS, ids=str)
 def test_operation_on_the_graph_is_that_on_the_pattern(spec: Spec) -> None:
     for method in algebra.UNARY[:-6]:

@@ -237,7 +237,7 @@ def test_batch_and_head_dependent_masks_with_score_mods(name: str) -> None:
     assert_equal(tensors(*[TOKENS] * 3), score_mod=score_mod, mask_mod=mask_mod, learned=learned)
 
 
-@pytest.mark.slow(every=2)
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("name", ["alibi", "softcap", "key scale", "dense bias"])
 @pytest.mark.parametrize("mask", ["causal", "windows of heads", "padding"])
 def test_query_heads_that_share_key_heads(name: str, mask: str) -> None:
