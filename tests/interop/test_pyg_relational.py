@@ -159,10 +159,11 @@ def test_supergat_learns_from_the_same_edges(attention: str, loops: bool) -> Non
     layers = pair("SuperGATConv", IN, 2, heads=2, **options)
     x = torch.randn(4, IN, dtype=DOUBLE, requires_grad=True)
     negative = torch.tensor([[0, 3], [2, 1]])
-    losses = []
+    outs, losses = [], []
     for layer in layers:
-        layer.train()(x, INDEX, negative)
+        outs.append(layer.train()(x, INDEX, negative))
         losses.append(layer.get_attention_loss())
+    assert_same(*outs)
     assert_same(*losses)
     assert_same(*(torch.autograd.grad(loss, x)[0] for loss in losses))
     layers[0].edge_sample_ratio = 0.5

@@ -18,18 +18,18 @@ def attend_and_weigh(
     value: Tensor,
     graph: Graph,
     *,
-    dropout: float,
     return_weights: bool,
     edge_weight: Tensor | None = None,
-    **terms: Unpack[AttendOptions],
+    **options: Unpack[AttendOptions],
 ) -> tuple[Tensor, Tensor | None]:
     """Return the output of attention and, if asked, the weights ``[..., E, H]`` after dropout.
 
     ``edge_weight``, ``[E, 1]`` or ``[E, H]``, multiplies the weights.
     """
     if not return_weights and edge_weight is None:
-        return attend(query, key, value, graph, **terms | {"dropout": dropout}), None
-    weight = F.dropout(attention_weights(query, key, graph, **terms), dropout).to(value.dtype)
+        return attend(query, key, value, graph, **options), None
+    dropout = options.pop("dropout", 0.0)
+    weight = F.dropout(attention_weights(query, key, graph, **options), dropout).to(value.dtype)
     if edge_weight is not None:
         weight = weight * edge_weight
     return aggregate(value, graph, weight=weight), weight if return_weights else None

@@ -59,8 +59,8 @@ class AttentionLayer(nn.Module):
         """Return the projection of ``[N, *, F]`` as ``[*, N, H, D]``."""
         if isinstance(linear, nn.Linear):
             check_node_features(x, linear.in_features, "feat", like=linear.weight)
-        projected: Tensor = linear(x)
-        return projected.unflatten(-1, (-1, self._out_feats)).movedim(0, -3)
+        projected: Tensor = linear(x).unflatten(-1, (-1, self._out_feats)).movedim(0, -3)
+        return projected
 
     def _attend(
         self,
@@ -68,7 +68,6 @@ class AttentionLayer(nn.Module):
         graph: Graph,
         target: Tensor,
         *,
-        dropout: float,
         get_attention: bool,
         edge_weight: Tensor | None = None,
         **terms: Unpack[AttendOptions],
@@ -80,13 +79,13 @@ class AttentionLayer(nn.Module):
         out, weights = attend_and_weigh(
             *nodes,
             graph,
-            dropout=dropout,
             return_weights=get_attention,
             edge_weight=edge_weight,
             **terms,
         )
-        if getattr(self, "res_fc", None) is not None:
-            out = out + self._heads(self.res_fc, target)
+        residual: nn.Module | None = getattr(self, "res_fc", None)
+        if residual is not None:
+            out = out + self._heads(residual, target)
         bias = getattr(self, "bias", None)
         if isinstance(bias, Tensor):
             out = out + bias.view(self._num_heads, self._out_feats)

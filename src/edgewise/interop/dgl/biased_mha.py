@@ -67,12 +67,12 @@ class BiasedMHA(nn.Module):
             layer(ndata).unflatten(-1, (self.num_heads, -1))
             for layer in (self.q_proj, self.k_proj, self.v_proj)
         )
-        bias = per_pair(attn_bias, graph, 1)
+        bias = None if attn_bias is None else per_pair(attn_bias, graph)
         gain = None
         if self.attn_bias_type == "mul":
             bias, gain = None, bias
         if attn_mask is not None:
-            is_masked = per_pair(attn_mask.bool()[..., None], graph, 1)
+            is_masked = per_pair(attn_mask.bool()[..., None], graph)
             bias = query.new_zeros(()) if bias is None else bias
             bias = bias.masked_fill(is_masked, float("-inf"))
         dropout = self.dropout.p if self.training else 0.0
@@ -82,6 +82,6 @@ class BiasedMHA(nn.Module):
         return projected
 
 
-def per_pair(values: Tensor | None, graph: Pattern | None, axes: int) -> Tensor | None:
+def per_pair(values: Tensor, graph: Pattern | None) -> Tensor:
     """Return ``[B, N, N, ...]`` as ``[B, N², ...]``; values of the edges of a graph unchanged."""
-    return values if values is None or graph is not None else values.flatten(axes, axes + 1)
+    return values.flatten(1, 2) if graph is None else values

@@ -48,6 +48,4 @@ class DotGatConv(AttentionLayer):
         else:
             key = self._heads(self.fc, source)
             query = key[..., : len(target), :, :]
-        return self._attend(
-            (query, key, key), graph, target, dropout=0.0, get_attention=get_attention
-        )
+        return self._attend((query, key, key), graph, target, get_attention=get_attention)

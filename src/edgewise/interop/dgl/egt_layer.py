@@ -79,10 +79,10 @@ class EGTLayer(nn.Module):
         query, key, value = projected.mT.unbind(-3)
         pairs = (complete() if graph is None else graph).bind(nfeat.shape[-2])
         scores = edge_scores(query, key, pairs, score=Dot(1.0)).clamp(-BOUND, BOUND)
-        scores = scores + per_pair(self.edge_input(edges), graph, 1)
-        gates, masked = per_pair(self.gate(edges), graph, 1), scores
+        scores = scores + per_pair(self.edge_input(edges), graph)
+        gates, masked = per_pair(self.gate(edges), graph), scores
         if mask is not None:
-            hidden = per_pair(mask[..., None], graph, 1)
+            hidden = per_pair(mask[..., None], graph)
             gates, masked = gates + hidden, scores + hidden
         gates = gates.sigmoid()
         weights = self.attn_dropout(edge_softmax(masked, pairs) * gates)

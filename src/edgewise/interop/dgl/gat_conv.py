@@ -57,7 +57,7 @@ class GATConv(AttentionLayer):
             self.register_buffer("bias", None)
         self.activation = activation
         self.reset_parameters()
-        self.register_load_state_dict_pre_hook(move_bias)
+        self.register_load_state_dict_pre_hook(move_bias)  # type: ignore[no-untyped-call]
 
     def reset_parameters(self) -> None:
         """Initialise the parameters again."""

@@ -61,7 +61,7 @@ class SAGEConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_feats)) if has_bias else None
         if aggregator_type != "gcn":
             self.fc_self = nn.Linear(self._in_dst_feats, out_feats, bias=bias)
-            self.register_load_state_dict_pre_hook(move_bias)
+            self.register_load_state_dict_pre_hook(move_bias)  # type: ignore[no-untyped-call]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -100,4 +100,5 @@ class SAGEConv(nn.Module):
         out = out if self.bias is None else out + self.bias
         for function in (self.activation, self.norm):
             out = out if function is None else function(out)
-        return out
+        result: Tensor = out
+        return result

@@ -147,10 +147,8 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         return aggregate(x.unsqueeze(-2), graph, weight=weight, reduce=reduce).squeeze(-2)
 
     def _reduced_messages(self, messages: Tensor, graph: Graph) -> Tensor:
-        """Reduce messages ``[E, ..., F]`` at their targets."""
-        return self._reduced(messages.flatten(1), incidence(graph), None).unflatten(
-            1, messages.shape[1:]
-        )
+        """Reduce messages ``[E, F]`` at their targets."""
+        return self._reduced(messages, incidence(graph), None)
 
     @property
     def _forwards(self) -> bool:

@@ -26,7 +26,8 @@ class GINDropIn(DropIn):
                 got=describe(target),
                 remedy="pass features of the same width for sources and targets",
             )
-        return out + (1 + self.eps) * target
+        total: Tensor = out + (1 + self.eps) * target
+        return total
 
     @property
     def _network(self) -> Module:  # type: ignore[override]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -113,7 +113,7 @@ class PNAConv(DropIn, nn.PNAConv):  # type: ignore[misc]
         """Return the statistics times each scaler, along the last axis."""
         scalers = self.aggr_module
         degree = graph.in_degree().to(out.dtype)[:, None, None]
-        factors = {
+        factors: dict[str, Callable[[], Any]] = {
             "identity": lambda: 1,
             "amplification": lambda: (degree + 1).log() / scalers.avg_deg_log,
             "attenuation": lambda: scalers.avg_deg_log / (degree.clamp(min=1) + 1).log(),
