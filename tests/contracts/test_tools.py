@@ -224,10 +224,11 @@ NOT_EXPORTED = {*OF_PACKED_GRAPHS, "graph_network", "reformer", "bp_transformer"
 def test_a_model_on_a_fixed_graph_is_one_piece(name: str, how: str) -> None:
     """With the limits that ``docs/howto/export.md`` names."""
     torch._dynamo.reset()
-    inputs = test_models.on_distinct_edges(example(name))
+    # The model has a new graph, because an earlier call stores facts with the graph.
+    before, inputs = (test_models.on_distinct_edges(example(name)) for _ in range(2))
     tensors = tuple(x.detach() for x in inputs if isinstance(x, Tensor))
     torch.manual_seed(0)
-    expected = OnFixedGraph(name, inputs)(*tensors)
+    expected = OnFixedGraph(name, before)(*tensors)
     model = OnFixedGraph(name, inputs)
 
     def run() -> Tensor:
@@ -238,8 +239,10 @@ def test_a_model_on_a_fixed_graph_is_one_piece(name: str, how: str) -> None:
             out = torch.export.export(model, tensors).module()(*tensors)
         return out
 
-    if name in (NOT_COMPILED if how == "compile" else NOT_EXPORTED):
-        with pytest.raises(Exception):  # noqa: B017, PT011 - PyTorch raises one of many kinds
-            run()
-    else:
-        close(run(), expected)
+    try:
+        out = run()
+    except Exception:  # PyTorch raises one of many kinds.
+        if name in (NOT_COMPILED if how == "compile" else NOT_EXPORTED):
+            pytest.xfail("a limit that the page names")
+        raise
+    close(out, expected)
