@@ -46,6 +46,11 @@ def is_tracing(tensors: Iterable[Tensor] = ()) -> bool:
         return True
 
 
+def has_values(x: Tensor) -> bool:
+    """Return whether a tensor has numbers to check: not on "meta", and not while code is traced."""
+    return not (x.is_meta or is_tracing((x,)))
+
+
 def in_functorch_transform() -> bool:
     """Return whether ``torch.func`` or forward-mode differentiation is active."""
     if torch.compiler.is_compiling():

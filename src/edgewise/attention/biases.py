@@ -12,6 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from edgewise._utils.dispatch_modes import detach_from_inference, disable_modes
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import has_values
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ class Offsets:
         # PyTorch indexes with int32 and int64 only; see TableBias.
         if self.classes.dtype in (torch.int8, torch.int16, torch.uint8):
             object.__setattr__(self, "classes", self.classes.long())
-        if 0 in sizes or self.classes.is_meta:
+        if 0 in sizes or not has_values(self.classes):
             return
         low = int(self.source_place.min()) - int(self.target_place.max())
         high = int(self.source_place.max()) - int(self.target_place.min())
@@ -324,7 +325,7 @@ def _check_index(index: Tensor, table: Tensor) -> None:
             got=f"a tensor on {index.device}",
             remedy="move index and table to one device with .to(device)",
         )
-    if index.is_meta:  # A meta tensor has no values to check.
+    if not has_values(index):
         return
     low, high = _range(index)
     if low < 0 or high >= table.shape[0]:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import has_values
 from edgewise.encodings.positions import positions_or_count
 
 
@@ -36,7 +37,7 @@ class Learned(nn.Module):
         if positions is None:
             self._check(x.shape[-2])
             return x + self.table[: x.shape[-2]]
-        if positions.numel() and not positions.is_meta:
+        if positions.numel() and has_values(positions):
             self._check(int(positions.max()) + 1)
         return x + self.table[positions]
 

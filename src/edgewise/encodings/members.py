@@ -47,7 +47,7 @@ def member_sizes(graph: Graph) -> Tensor:
     if graph.segments is None:
         return torch.tensor([graph.num_targets], device=graph.device)
     sizes, sources = graph.segments
-    if not torch.equal(sizes, sources):
+    if sizes is not sources and not torch.equal(sizes, sources):
         raise ArgumentError(
             "graph",
             expected="graphs with as many targets as sources",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_choice, check_divides
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise._utils.ragged import segment_index, starts
+from edgewise._utils.torch_internals import has_values
 from edgewise.attention.attend import Reduce, aggregate, attend
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
@@ -91,23 +92,25 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             got=repr(batch),
             remedy="create the membership graph with graphs.membership(sizes)",
         )
-    start, stop = members.start, members.stop
-    # In a membership graph, several targets may have the same nodes, in any order.
-    if isinstance(batch, Graph):
-        start, stop = torch.stack([start, stop]).unique(dim=1)
-    sizes = stop - start
-    if int(sizes.sum()) != x.shape[-2] or not torch.equal(starts(sizes), start):
+    is_graph = isinstance(batch, Graph)
+    ranges = (
+        members.derived(_distinct_ranges)
+        if is_graph
+        else _ranges(members.start, members.stop, members.num_sources)
+    )
+    start, sizes = ranges.start, ranges.sizes
+    if not ranges.is_partition:
         raise ArgumentError(
             "batch",
             expected=f"graphs that contain each of the {x.shape[-2]} nodes exactly once",
             got="graphs with the node ranges "
-            f"{torch.stack([start, stop], 1).tolist()[:8]} ([first, end], end excluded)",
+            f"{torch.stack([start, start + sizes], 1).tolist()[:8]} ([first, end], end excluded)",
             remedy="give the sizes of all graphs, in the order of their nodes",
         )
     if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(x.device)):
         return graph
     member = segment_index(sizes, x.shape[-2])
-    if not torch.equal(member[graph.source], member[graph.target]):
+    if has_values(sizes) and not torch.equal(member[graph.source], member[graph.target]):
         raise ArgumentError(
             "batch",
             expected="no edge between two graphs of the batch",
@@ -115,6 +118,26 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             remedy="check the order of the sizes in batch",
         )
     return Edges(graph.edge_index, x.shape[-2], x.shape[-2], (sizes, sizes))
+
+
+class _Ranges(NamedTuple):
+    """First node and number of nodes of each graph, and whether each node is in one graph."""
+
+    start: Tensor
+    sizes: Tensor
+    is_partition: bool
+
+
+def _ranges(start: Tensor, stop: Tensor, nodes: int) -> _Ranges:
+    sizes = stop - start
+    return _Ranges(start, sizes, int(sizes.sum()) == nodes and torch.equal(starts(sizes), start))
+
+
+def _distinct_ranges(members: Graph) -> _Ranges:
+    """Return the ranges without repetitions: several targets may have the same nodes."""
+    assert isinstance(members, Intervals)
+    start, stop = torch.stack([members.start, members.stop]).unique(dim=1)
+    return _ranges(start, stop, members.num_sources)
 
 
 class Pool(nn.Module):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from edgewise._utils.arguments import check_even
 from edgewise._utils.errors import ArgumentError
@@ -109,16 +109,22 @@ class RecurrentBackbone(nn.Module):
         rows = [number for number, sequence in enumerate(sequences) if len(sequence)]
         if not rows:
             return like.new_zeros(0, self.cell.hidden_size * (1 + self.cell.bidirectional))
-        packed: PackedSequence = pack_sequence([sequences[n] for n in rows], enforce_sorted=False)
         previous = cache.state(self) if cache is not None else None
         state = previous
         if previous is not None and len(rows) < len(sequences):
             state = tuple(tensor[rows] for tensor in previous)
-        out, new = self.cell(packed, _time_first(state))
+        lengths = {len(sequences[n]) for n in rows}
+        if len(lengths) == 1:  # PyTorch can neither trace nor transform packed sequences.
+            out, new = self.cell(torch.stack([sequences[n] for n in rows], 1), _time_first(state))
+            nodes = out.transpose(0, 1).flatten(0, 1)
+        else:
+            packed = pack_sequence([sequences[n] for n in rows], enforce_sorted=False)
+            out, new = self.cell(packed, _time_first(state))
+            nodes = torch.cat(unpack_sequence(out))
         if cache is not None:
             state = _with_skipped(_batch_first(new), previous, rows, len(sequences))
             cache.keep_state(self, state)
-        return torch.cat(unpack_sequence(out))
+        return nodes
 
 
 class RecurrentModel(TextModel):

@@ -202,7 +202,8 @@ class SpanAttention(GraphLayer):
 
 def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
     """Return the window radius of each head of each layer, in one transfer from the GPU."""
-    if not layers or layers[0].share.is_meta or in_functorch_transform():  # Without values.
+    unknown = in_functorch_transform() or torch.compiler.is_exporting()
+    if not layers or layers[0].share.is_meta or unknown:  # There are no values to read.
         return [[layer.span] * layer.heads for layer in layers]
     # From these distances on, the soft mask m is 0.
     masked = [(layer.spans.detach() + layer.ramp).ceil().long() for layer in layers]

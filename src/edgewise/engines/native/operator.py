@@ -442,7 +442,7 @@ class _FirstDerivatives(torch.autograd.Function):
         again = torch.is_grad_enabled()  # Whether third derivatives may follow.
         needs = ctx.needs_input_grad[3 + count :]
         with torch.enable_grad():
-            tensors = [
+            tensors: list[Any] = [
                 x if x is None else (x.view_as(x) if again else x.detach().requires_grad_(need))
                 for x, need in zip(ctx.saved_tensors, needs, strict=True)
             ]

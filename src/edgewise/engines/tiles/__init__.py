@@ -207,7 +207,7 @@ class TilesAttend(AttentionOperator):
     def formula(self, inputs: Inputs) -> tuple[Tensor, ...]:
         layout = _layout(inputs).edges()
         query: Tensor = inputs["query"]
-        bias: Tensor | TableBias | None = inputs.get("bias")
+        bias: Any = inputs.get("bias")
         if bias is not None and "bias_index" in inputs:
             index: Tensor = inputs["bias_index"]
             if "target_place" in inputs:
