@@ -190,6 +190,9 @@ def checkpoints(folder: Path) -> None:
     transformers.BertForMaskedLM(bert).save_pretrained(folder / "bert-base-uncased")
     classifier = "distilbert-base-uncased-finetuned-sst-2-english"
     transformers.BertForSequenceClassification(bert).save_pretrained(folder / classifier)
+    longformer = transformers.LongformerConfig(vocab_size=99, attention_window=[4], **numbers)
+    longformer = transformers.LongformerForSequenceClassification(longformer)
+    longformer.save_pretrained(folder / "allenai" / "longformer-base-4096")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "film", "to", "fall", "in", "love"]
     (folder / "vocab.txt").write_text("\n".join(words))
     tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"))

@@ -5,7 +5,7 @@ safetensors only: nothing is unpickled or downloaded, and ``transformers`` is no
 
 After importing this package, ``AutoModel.from_pretrained(folder, attn_implementation="edgewise")``
 returns a ``transformers`` model whose attention runs on Edgewise. :func:`on_graph` replaces the
-attention graph of such a model.
+attention graph of such a model. :func:`accelerate` is for models that compute attention themselves.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class EdgewiseBigBirdSelfAttention(BigBirdSelfAttention):  # type: ignore[misc]
         width = self.attention_head_size
         query = _by_head(self.query(hidden_states), width)
         maps = self.key, self.value
-        source = encoder_hidden_states if is_cross else hidden_states
+        source = hidden_states if encoder_hidden_states is None else encoder_hidden_states
         key, value = _keys_and_values(
             source, *maps, width, cache, is_cross=is_cross, layer=self.layer_idx
         )
@@ -64,7 +64,7 @@ class EdgewiseLEDDecoderAttention(LEDDecoderAttention):  # type: ignore[misc]
         is_cross = key_value_states is not None
         query = _by_head(self.q_proj(hidden_states), self.head_dim)
         maps = self.k_proj, self.v_proj
-        source = key_value_states if is_cross else hidden_states
+        source = hidden_states if key_value_states is None else key_value_states
         key, value = _keys_and_values(
             source, *maps, self.head_dim, cache, is_cross=is_cross, layer=self.layer_idx
         )
@@ -78,12 +78,14 @@ class EdgewiseLEDDecoderAttention(LEDDecoderAttention):  # type: ignore[misc]
             is_causal=False,
             output_attentions=bool(output_attentions),
         )
-        return self.out_proj(out.flatten(-2)), weights, cache
+        projected: Tensor = self.out_proj(out.flatten(-2))
+        return projected, weights, cache
 
 
 def _by_head(x: Tensor, width: int) -> Tensor:
     """Reshape ``[B, T, H * D]`` to ``[B, H, T, D]``."""
-    return x.unflatten(-1, (-1, width)).transpose(1, 2)
+    by_head: Tensor = x.unflatten(-1, (-1, width)).transpose(1, 2)
+    return by_head
 
 
 def _keys_and_values(
@@ -97,6 +99,7 @@ def _keys_and_values(
     layer: int,
 ) -> tuple[Tensor, Tensor]:
     """Return keys and values ``[B, H, S, D]`` of the source, and of earlier tokens in the cache."""
+    layers: Any
     if isinstance(cache, EncoderDecoderCache):
         is_cached = is_cross and cache.is_updated.get(layer)
         layers = cache.cross_attention_cache if is_cross else cache.self_attention_cache
