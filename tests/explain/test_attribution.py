@@ -305,7 +305,7 @@ def test_the_page_says_which_method_is_the_default() -> None:
     assert f"up to {attribution.MOST_REMOVED} parts" in text
     assert f"parts times the number of nodes is at most {attribution.MOST_NODES:,}" in text
     assert "Links always use `removed`" in text
-    assert "Forecasts use `attention`" in text
+    assert "Forecasts use `integrated_gradients`" in text
     table = section.split("Arguments for the rows")[0]
     header, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
     titles = [cell.strip().removeprefix("fidelity of ") for cell in header.split("|")[2:-1]]
