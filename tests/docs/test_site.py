@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import runpy
 import subprocess
@@ -195,3 +196,31 @@ def test_generated_pages_have_every_public_name(monkeypatch: pytest.MonkeyPatch)
     assert "| MAE, R² |" in recipes
     assert "| cross-entropy in nats per character |" in recipes
     assert "## edgewise predict" in generated["commands_page"]()
+    assert r"$1/\sqrt{d_{i}\,d_{j}}$" in generated["architecture_table"]()
+
+
+def test_every_public_class_has_an_example() -> None:
+    generated = runpy.run_path(str(EXTENSIONS / "generated_pages.py"))
+    for name, (_, value) in generated["homes"]().items():
+        if inspect.isclass(value):
+            members = (vars(value).get(member) for member in ("__init__", *vars(value)))
+            texts = [value.__doc__, *(getattr(member, "__doc__", None) for member in members)]
+            assert any(">>>" in text for text in texts if text), name
+
+
+FORMULAS = {
+    "1/√(d_i d_j), with degrees d": r"$1/\sqrt{d_{i}\,d_{j}}$, with degrees $d$",
+    "h_i' = Σ_j leaky(a·h_j) v_j": (
+        r"$h_{i}^{\prime} = \sum _{j}\,\operatorname{leaky}(a\cdot h_{j})\,v_{j}$"
+    ),
+    "Zᵏ⁺¹ = D̂^-½ Zᵏ": r"$Z^{k+1} = \hat{D}^{-1/2}\,Z^{k}$",
+    "(D^-½ A)^k e; x1 = |x|²": r"$(D^{-1/2}\,A)^{k}\,e$; $x_{1} = \vert x\vert ^{2}$",
+    "``Dot`` (scaled) or α-entmax (α learned)": "`Dot` (scaled) or α-entmax ($α$ learned)",
+    "a = step + x, then a norm": r"$a = \operatorname{step} + x$, then a norm",
+}
+
+
+@pytest.mark.parametrize("plain", FORMULAS)
+def test_plain_formulas_become_latex(plain: str) -> None:
+    formulas = runpy.run_path(str(EXTENSIONS / "plain_formulas.py"))
+    assert formulas["with_formulas"](plain) == FORMULAS[plain]
