@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import runpy
 import subprocess
@@ -23,6 +24,9 @@ PAGE = """---
 file_format: mystnb
 kernelspec:
   name: python3
+myst:
+  html_meta:
+    keywords: forty-two, own answer
 ---
 
 # A page that runs
@@ -156,6 +160,33 @@ def test_files_of_other_hosts_and_broken_links_are_found(tmp_path: Path) -> None
     assert all(f"//{host}.example" in found for host in hosts), found
     assert found.count("\n") == len(hosts) - 1
     assert sorted(one.split(": ")[1] for one in BUILT["broken"](tmp_path)) == ["#here", "b.html"]
+
+
+def test_searches_that_do_not_lead_to_their_page_are_found(tmp_path: Path) -> None:
+    pages = list(BUILT["SEARCHES"])
+    searches = {s.lower(): p for p, words in BUILT["SEARCHES"].items() for s in words.split(", ")}
+    entries = {search: [[pages.index(page), "", True]] for search, page in searches.items()}
+
+    def wrong() -> list[str]:
+        text = json.dumps({"docnames": pages, "indexentries": entries})
+        (tmp_path / "searchindex.js").write_text(f"Search.setIndex({text})")
+        return list(BUILT["unfound"](tmp_path))
+
+    assert wrong() == []
+    entries["gpu"] = [[pages.index("start"), "", True]]
+    entries["smiles"].append([pages.index("start"), "", True])
+    entries["heatmap"][0][2] = False
+    del entries["resume"]
+    assert len(wrong()) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["forty-two", "own answer", "answers", "Forty-Two"])
+def test_a_keyword_leads_to_its_page(site: Path, chromium: Any, search: str) -> None:  # noqa: F811
+    page = chromium.new_page()
+    page.goto((site / "search.html").as_uri() + f"?q={search}")
+    page.wait_for_selector("#search-results li a")
+    assert page.locator("#search-results li a").first.text_content() == "A page that runs"
 
 
 @pytest.mark.slow
