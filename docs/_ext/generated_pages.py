@@ -100,7 +100,17 @@ def object_page(full_name: str, package: str, value: Any) -> str:
         lines += [f".. autoclass:: {name}", "   :members:", "   :show-inheritance:"]
     else:
         lines += [f".. autofunction:: {name}"]
+    # The page with the source code links back to the name in one of the packages that export
+    # objects of this module.
+    homes_of_module = {p for p, v in homes().values() if is_from(v, value.__module__)} - {package}
+    for other in sorted(homes_of_module):
+        lines += ["", ".. raw:: html", "", f'   <span id="{other}.{name}"></span>']
     return "\n".join([*lines, ""])
+
+
+def is_from(value: Any, module: str) -> bool:
+    """Return whether an object is a class or a function that a module defines."""
+    return is_code(value) and value.__module__ == module
 
 
 def package_page(package: str, public_objects: dict[str, tuple[str, Any]]) -> str:
