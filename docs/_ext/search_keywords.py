@@ -8,6 +8,7 @@ from __future__ import annotations
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.transforms import SphinxTransform
 
 
@@ -29,7 +30,14 @@ class Keywords(SphinxTransform):
             section.insert(1, addnodes.index(entries=entries))
 
 
+def pages_with_keywords(_app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Return the pages to write again, because Sphinx forgets the entries of unchanged pages."""
+    entries = env.get_domain("index").data["entries"]
+    return [page for page, values in entries.items() if any(value[3] for value in values)]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the transform."""
     app.add_transform(Keywords)
+    app.connect("env-updated", pages_with_keywords)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
