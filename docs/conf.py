@@ -30,6 +30,7 @@ extensions = [
     "sphinx_design",
     "generated_pages",
     "mathematics",
+    "search_keywords",
     "source_links",
     "types_of_annotations",
 ]
@@ -88,6 +89,7 @@ html_static_path = ["_static"]
 html_favicon = "_static/favicon.svg"
 html_css_files = ["edgewise.css"]
 html_js_files = ["files.js"]
+html_search_scorer = str(DOCS / "_ext" / "search_scorer.js")
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False

@@ -1,10 +1,11 @@
-"""Checks of a built site: no local link is broken, and no page loads files from another host.
+"""Checks of a built site: links, files of other hosts, and what the search finds first.
 
 python docs/_ext/built_site.py build/site
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,20 @@ CSS = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""", r
 JAVASCRIPT = re.compile(
     r"""(?:import\s*\(?|fetch\(|importScripts\(|\.src\s*=)\s*["'`]((?:https?:)?//[^"'`]+)"""
 )
+
+SEARCHES = {
+    "howto/explain": "visualize attention, heatmap, saliency, explain prediction",
+    "howto/your_data": "custom dataset, own csv",
+    "howto/molecules": "SMILES",
+    "howto/flex_attention": "packed sequences, varlen, FlexAttention",
+    "howto/huggingface": "KV cache",
+    "howto/recommendation": "recommender",
+    "howto/text": "sentiment",
+    "howto/training": "early stopping, resume, batch size",
+    "howto/gpu": "GPU",
+    "start": "install",
+}
+"""Pages, and the words of users for which the search shows them first."""
 
 
 class Page(HTMLParser):
@@ -83,11 +98,24 @@ def broken(folder: Path) -> Iterator[str]:
                     yield f"{path}: {url}"
 
 
+def unfound(folder: Path) -> Iterator[str]:
+    """Yield the searches for which the index does not name their page as the only main entry."""
+    text = (folder / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    for page, searches in SEARCHES.items():
+        for search in searches.split(", "):
+            entries = index["indexentries"].get(search.lower(), [])
+            pages = [index["docnames"][number] for number, _, is_main in entries if is_main]
+            if pages != [page]:
+                yield f"{search!r} leads to {pages}, not to {page}"
+
+
 def main() -> int:
     """Check the site in a folder, and print up to 50 faults; return 1 if there is any."""
     folder = Path(sys.argv[1])
     wrong = [f"broken link in {fault}" for fault in broken(folder)]
     wrong += [f"loaded from another host: {fault}" for fault in foreign(folder)]
+    wrong += [f"search: {fault}" for fault in unfound(folder)]
     print("\n".join(wrong[:50]), end="\n" if wrong else "")
     files = [path for path in folder.rglob("*") if path.is_file()]
     megabytes = sum(path.stat().st_size for path in files) / 1e6

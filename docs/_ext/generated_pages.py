@@ -26,7 +26,7 @@ from edgewise.app.kinds import NAMES
 
 DOCS = Path(__file__).resolve().parent.parent
 REFERENCE = DOCS / "reference"
-sys.path.insert(0, str(DOCS))
+sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]
 PACKAGES = {
     "edgewise": "Attention, aggregation, errors",
     "edgewise.graphs": "Graphs and patterns",
@@ -101,7 +101,17 @@ def object_page(full_name: str, package: str, value: Any) -> str:
         lines += [f".. autoclass:: {name}", "   :members:", "   :show-inheritance:"]
     else:
         lines += [f".. autofunction:: {name}"]
+    # The page with the source code links back to the name in one of the packages that export
+    # objects of this module.
+    homes_of_module = {p for p, v in homes().values() if is_from(v, value.__module__)} - {package}
+    for other in sorted(homes_of_module):
+        lines += ["", ".. raw:: html", "", f'   <span id="{other}.{name}"></span>']
     return "\n".join([*lines, ""])
+
+
+def is_from(value: Any, module: str) -> bool:
+    """Return whether an object is a class or a function that a module defines."""
+    return is_code(value) and value.__module__ == module
 
 
 def package_page(package: str, public_objects: dict[str, tuple[str, Any]]) -> str:
@@ -171,12 +181,14 @@ KEYS = ("Formula", "Graph", "Score", "Encoding", "Normalisation", "Update", "Pap
 def model_page(name: str) -> str:
     """Return the page of a model: its docstring as a table, its graphs and its arguments."""
     from model_graphs import MODEL_GRAPHS
+    from plain_formulas import with_formulas
 
     from edgewise.app.kinds import RECIPES
     from edgewise.models import MODELS, about
 
     entries = about(name)
-    rows = [f"* - {key}\n  - {cell(entries[key], key)}" for key in KEYS if key in entries]
+    rows = [f"* - {k}\n  - {with_formulas(entries[k])}" for k in KEYS[:-1] if k in entries]
+    rows.append(f"* - Paper\n  - {cell(entries['Paper'])}")
     recipes = [f"`{r.name}`" for r in RECIPES.values() if r.model.func.__name__ == name]
     if recipes:
         rows.append(f"* - [Recipes](../recipes.md)\n  - {', '.join(recipes)}")
@@ -199,10 +211,8 @@ def model_page(name: str) -> str:
     return "\n".join([f"# {name}\n\n{entries['title']}.\n", *table, "", *figures, *code, "```", ""])
 
 
-def cell(text: str, key: str) -> str:
+def cell(text: str) -> str:
     """Return an entry of a model's docstring as Markdown for a table cell."""
-    if key == "Formula":
-        return f"`{text}`"
     segments = text.replace("``", "`").split("`")  # Parts with odd indices are code.
     segments[::2] = [segment.replace("*", "\\*").replace("_", "\\_") for segment in segments[::2]]
     return "`".join(segments)
@@ -223,7 +233,7 @@ def model_table() -> str:
         for name in models:
             entries = about(name)
             cells = [entries["title"], entries["Paper"]]
-            text = " | ".join(cell(entry.replace("|", "\\|"), "") for entry in cells)
+            text = " | ".join(cell(entry.replace("|", "\\|")) for entry in cells)
             lines.append(f"| [`{name}`](models/{name}.md) | {text} |")
         lines.append("")
     return "\n".join(lines)
@@ -237,13 +247,15 @@ ARCHITECTURES = (
 
 def architecture_table() -> str:
     """Return a table of the graph, score, normalisation and update of every model."""
+    from plain_formulas import with_formulas
+
     from edgewise.models import MODELS, about
 
     columns = ["Graph", "Score", "Normalisation", "Update"]
     lines = [ARCHITECTURES, f"|{' --- |' * 5}"]
     for name in MODELS:
         entries = about(name)
-        text = " | ".join(cell(entries[column].replace("|", "\\|"), "") for column in columns)
+        text = " | ".join(with_formulas(entries[column]).replace("|", "\\|") for column in columns)
         lines.append(f"| [`{name}`](models/{name}.md) | {text} |")
     return "\n".join(lines) + "\n"
 
@@ -260,13 +272,25 @@ def draw_models(folder: Path) -> None:
                 graph.draw().savefig(path, dpi=100)
 
 
-COMMANDS = """# Commands
+COMMANDS = """---
+myst:
+  html_meta:
+    keywords: command line, CLI, options, flags
+---
+
+# Commands
 
 `edgewise COMMAND --help` prints these texts. `edgewise train RECIPE --help` also lists the fields
 of the recipe, as do `compare` and `baseline`; `edgewise predict DIR --help` lists the options of
 the run in DIR.
 """
-RECIPES = """# Recipes
+RECIPES = """---
+myst:
+  html_meta:
+    keywords: benchmark data sets, published results, hyperparameters
+---
+
+# Recipes
 
 A recipe is a model, data, a task and their settings. `edgewise train RECIPE` trains the model, and
 `edgewise show RECIPE` prints the fields of the recipe. Each field is an option of `edgewise train`,
@@ -299,8 +323,6 @@ def commands_page() -> str:
 
 def recipes_page() -> str:
     """Return the page of the recipes: a table for each task, with a row for each recipe."""
-    pass
-
     names = {id(value): _last(name) for name, (_, value) in homes().items()}
     from edgewise.app.kinds import RECIPES as ALL_RECIPES
 
@@ -334,8 +356,8 @@ def recipe_row(recipe: Any, names: dict[int, str]) -> str:
     reference = recipe.protocol.reference if recipe.protocol else ""
     metrics = recipe.protocol.metrics if recipe.protocol else ()
     data_name = names.get(id(data), data.__name__)
-    cells = [f"`{recipe.name}`", cell(recipe.summary, ""), shown, f"`{data_name}`"]
-    cells += [", ".join(map(metric_name, metrics)), cell(reference, "")]
+    cells = [f"`{recipe.name}`", cell(recipe.summary), shown, f"`{data_name}`"]
+    cells += [", ".join(map(metric_name, metrics)), cell(reference)]
     return f"| {' | '.join(cell_text.replace('|', chr(92) + '|') for cell_text in cells)} |"
 
 

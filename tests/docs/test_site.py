@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 import runpy
 import subprocess
@@ -22,6 +24,9 @@ PAGE = """---
 file_format: mystnb
 kernelspec:
   name: python3
+myst:
+  html_meta:
+    keywords: forty-two, own answer
 ---
 
 # A page that runs
@@ -157,6 +162,33 @@ def test_files_of_other_hosts_and_broken_links_are_found(tmp_path: Path) -> None
     assert sorted(one.split(": ")[1] for one in BUILT["broken"](tmp_path)) == ["#here", "b.html"]
 
 
+def test_searches_that_do_not_lead_to_their_page_are_found(tmp_path: Path) -> None:
+    pages = list(BUILT["SEARCHES"])
+    searches = {s.lower(): p for p, words in BUILT["SEARCHES"].items() for s in words.split(", ")}
+    entries = {search: [[pages.index(page), "", True]] for search, page in searches.items()}
+
+    def wrong() -> list[str]:
+        text = json.dumps({"docnames": pages, "indexentries": entries})
+        (tmp_path / "searchindex.js").write_text(f"Search.setIndex({text})")
+        return list(BUILT["unfound"](tmp_path))
+
+    assert wrong() == []
+    entries["gpu"] = [[pages.index("start"), "", True]]
+    entries["smiles"].append([pages.index("start"), "", True])
+    entries["heatmap"][0][2] = False
+    del entries["resume"]
+    assert len(wrong()) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["forty-two", "own answer", "answers", "Forty-Two"])
+def test_a_keyword_leads_to_its_page(site: Path, chromium: Any, search: str) -> None:  # noqa: F811
+    page = chromium.new_page()
+    page.goto((site / "search.html").as_uri() + f"?q={search}")
+    page.wait_for_selector("#search-results li a")
+    assert page.locator("#search-results li a").first.text_content() == "A page that runs"
+
+
 @pytest.mark.slow
 def test_the_site_works_without_a_server_or_network(site: Path, chromium: Any) -> None:  # noqa: F811
     requests: list[str] = []
@@ -195,3 +227,31 @@ def test_generated_pages_have_every_public_name(monkeypatch: pytest.MonkeyPatch)
     assert "| MAE, R² |" in recipes
     assert "| cross-entropy in nats per character |" in recipes
     assert "## edgewise predict" in generated["commands_page"]()
+    assert r"$1/\sqrt{d_{i}\,d_{j}}$" in generated["architecture_table"]()
+
+
+def test_every_public_class_has_an_example() -> None:
+    generated = runpy.run_path(str(EXTENSIONS / "generated_pages.py"))
+    for name, (_, value) in generated["homes"]().items():
+        if inspect.isclass(value):
+            members = (vars(value).get(member) for member in ("__init__", *vars(value)))
+            texts = [value.__doc__, *(getattr(member, "__doc__", None) for member in members)]
+            assert any(">>>" in text for text in texts if text), name
+
+
+FORMULAS = {
+    "1/√(d_i d_j), with degrees d": r"$1/\sqrt{d_{i}\,d_{j}}$, with degrees $d$",
+    "h_i' = Σ_j leaky(a·h_j) v_j": (
+        r"$h_{i}^{\prime} = \sum _{j}\,\operatorname{leaky}(a\cdot h_{j})\,v_{j}$"
+    ),
+    "Zᵏ⁺¹ = D̂^-½ Zᵏ": r"$Z^{k+1} = \hat{D}^{-1/2}\,Z^{k}$",
+    "(D^-½ A)^k e; x1 = |x|²": r"$(D^{-1/2}\,A)^{k}\,e$; $x_{1} = \vert x\vert ^{2}$",
+    "``Dot`` (scaled) or α-entmax (α learned)": "`Dot` (scaled) or α-entmax ($α$ learned)",
+    "a = step + x, then a norm": r"$a = \operatorname{step} + x$, then a norm",
+}
+
+
+@pytest.mark.parametrize("plain", FORMULAS)
+def test_plain_formulas_become_latex(plain: str) -> None:
+    formulas = runpy.run_path(str(EXTENSIONS / "plain_formulas.py"))
+    assert formulas["with_formulas"](plain) == FORMULAS[plain]

@@ -44,7 +44,16 @@ def shortened(text: str) -> str:
 
 
 class EdgewiseError(Exception):
-    """Base class of the errors that Edgewise raises. Control characters are escaped in messages."""
+    """Base class of the errors that Edgewise raises. Control characters are escaped in messages.
+
+    Example:
+        >>> import edgewise
+        >>> try:
+        ...     edgewise.graphs.window(-1)
+        ... except edgewise.EdgewiseError as error:
+        ...     print(type(error).__name__)
+        ArgumentError
+    """
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -99,6 +108,12 @@ class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
 
     Attributes:
         signal: number of the signal.
+
+    Example:
+        >>> import signal
+        >>> from edgewise.app.train import Interrupted
+        >>> print(Interrupted(signal.SIGTERM))
+        interrupted by SIGTERM
     """
 
     def __init__(self, number: int) -> None:

@@ -85,11 +85,14 @@ def attend(
     layout: NodeLayout | None = None,
     engine: str = "auto",
 ) -> Tensor:
-    """Compute attention of every target over its sources.
+    r"""Compute attention of every target over its sources.
 
-    For target i, source j of an edge, and each head:
-    ``s_ij = score(q_i, k_j) · gain_ij + bias_ij``, ``w_ij = softmax_j(s_ij)``,
-    ``o_i = Σ_j w_ij v_j``. A target without sources gets zeros.
+    For target i, sources j of its edges, and each head:
+
+    .. math:: s_{ij} = \mathrm{score}(q_i, k_j) \cdot g_{ij} + b_{ij}, \qquad
+              w_{ij} = \mathrm{softmax}_j(s_{ij}), \qquad o_i = \sum_j w_{ij} v_j
+
+    Here g is ``gain`` and b is ``bias``. A target without sources gets zeros.
 
     Args:
         query: ``[..., N_dst, H, D]``. All examples along the batch axes ``...`` share one graph.

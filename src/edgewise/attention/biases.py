@@ -208,10 +208,11 @@ class OffsetBias(TableBias):
 
 @dataclass(frozen=True, eq=False)
 class Projected:
-    """Edge vectors that are projections of edge features: ``vector[e, h] = W[h] @ features[e]``.
+    r"""Edge vectors that are projections of edge features: ``vector[e, h] = W[h] @ features[e]``.
 
-    The ``rows`` engine does not store the edge vectors. It uses q·(k + We) = q·k + (Wᵀq)·e for
-    scores and Σ w (v + We) = Σ w v + W (Σ w e) for values, with features e and attention weights w.
+    The ``rows`` engine does not store the edge vectors. With features e and attention weights w,
+    it computes scores as :math:`q^\top k + (W^\top q)^\top e` and values as
+    :math:`\sum w v + W \sum w e`.
 
     Args:
         features: edge features, ``[E, F]``.

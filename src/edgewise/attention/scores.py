@@ -24,9 +24,9 @@ Score = Callable[[Tensor, Tensor], Tensor] | None
 class Dot:
     r"""Scaled dot product, :math:`s = \text{scale} \cdot q^\top k` (Vaswani et al., 2017).
 
-    The default scale is 1/√D, because the dot product of two vectors with independent entries of
-    mean 0 and variance σ² has variance σ⁴·D. For a bilinear score :math:`q^\top W k`, pass
-    ``query @ W`` as the query.
+    The default scale is :math:`1/\sqrt D`, because the dot product of two vectors with independent
+    entries of mean 0 and variance :math:`σ^2` has variance :math:`σ^4 D`. For a bilinear score
+    :math:`q^\top W k`, pass ``query @ W`` as the query.
 
     Args:
         scale: factor of the dot product; ``None`` means 1/√D.
@@ -65,7 +65,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class Additive:
     r"""Additive score, :math:`s = a^\top \mathrm{act}(q + k)`.
 
-    * GAT (Veličković et al., 2018): ``Additive()``; q and k are the scalars aᵀWh (D = 1).
+    * GAT (Veličković et al., 2018): ``Additive()``; q and k are the scalars :math:`a^\top W h`.
     * GATv2 (Brody et al., 2022): ``Additive(weight=a)``.
     * Bahdanau et al. (2015): ``Additive("tanh", a)``.
 

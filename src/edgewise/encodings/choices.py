@@ -22,6 +22,11 @@ class TextPositions(NamedTuple):
         added: encoding that is added to the embeddings, or None.
         rotary: encoding that rotates queries and keys in every layer, or None.
         relative: encoding that adds terms to the edges in every layer, or None.
+
+    Example:
+        >>> from edgewise import encodings
+        >>> encodings.text_positions("rotary", width=64, heads=4, max_length=512).added is None
+        True
     """
 
     added: nn.Module | None = None

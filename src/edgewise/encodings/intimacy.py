@@ -23,6 +23,11 @@ class Intimates(NamedTuple):
         sizes: length of each list, ``[N]``.
         nodes: node indices of all lists, ``[S]``.
         hops: shortest-path length from each node to the owner of its list, ``[S]``.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> encodings.intimate_nodes(graphs.grid(2, 2).bind(4), 1).hops
+        tensor([0, 1, 0, 1, 0, 1, 0, 1])
     """
 
     sizes: Tensor

@@ -170,7 +170,17 @@ def random_signs(k: int, like: Tensor) -> Tensor:
 
 
 class RepeatedEigenvalueWarning(UserWarning):
-    """Warning: eigenvectors of repeated eigenvalues depend on the node order."""
+    """Warning: eigenvectors of repeated eigenvalues depend on the node order.
+
+    Example:
+        >>> import warnings
+        >>> from edgewise import graphs, models
+        >>> san = models.san(8, 2)
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     code = san.position.code(graphs.grid(2, 2).bind(4))
+        >>> caught[0].category.__name__
+        'RepeatedEigenvalueWarning'
+    """
 
 
 class Laplacian(GraphEncoding):

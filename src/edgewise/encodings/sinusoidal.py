@@ -15,7 +15,8 @@ def sinusoidal_positions(positions: Tensor, width: int, base: float = 10000.0) -
     .. math:: PE(p, 2i) = \sin(p\,\omega_i), \quad PE(p, 2i+1) = \cos(p\,\omega_i), \quad
               \omega_i = \mathrm{base}^{-2i/\mathrm{width}}
 
-    PE(p + k) is a rotation of PE(p) that depends on k only, and PE(p)·PE(p + k) = Σ cos(k ω_i).
+    PE(p + k) is a rotation of PE(p) that depends on k only, and
+    :math:`PE(p)^\top PE(p + k) = \sum_i \cos k \omega_i`.
 
     Args:
         base: the longest wavelength is about 2π · base positions.

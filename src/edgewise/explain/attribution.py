@@ -83,6 +83,18 @@ class Case:
         whole_graph: whether the graph has many members on which the answer does not depend.
         class_token: whether the model puts a class token before the other nodes.
         best: method that ``"auto"`` chooses; ``None``: by the number of parts.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, graphs, layers
+        >>> layer, x = layers.MultiHeadAttention(8, heads=2), torch.randn(3, 8)
+        >>> case = explain.Case(
+        ...     score=lambda: layer(x, graphs.complete())[:1, 0],
+        ...     member=torch.arange(3),
+        ...     labels=["a", "b", "c"],
+        ... )
+        >>> explain.contributions(case).members.shape
+        torch.Size([3])
     """
 
     score: Callable[[], Tensor]
@@ -122,6 +134,15 @@ class Contributions:
         method: name of the method that computed the contributions.
         directions: contribution of the edges from the smaller to the larger index, and back,
             ``[2, P]``; ``None`` if both were removed together.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, graphs, layers
+        >>> layer, x = layers.MultiHeadAttention(8, heads=2), torch.randn(3, 8)
+        >>> case = explain.Case(lambda: layer(x, graphs.complete())[:1, 0], torch.arange(3), "abc")
+        >>> scores = explain.contributions(case, "gradient")
+        >>> scores.pairs.shape, scores.edges.shape
+        (torch.Size([2, 3]), torch.Size([3]))
     """
 
     members: Tensor

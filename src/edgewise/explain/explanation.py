@@ -42,6 +42,14 @@ class Explanation:
             node; ``"classes"``, names of classes and the class of each node; ``"values"`` of time
             steps; ``"input"``, the input as text.
         reasons: attributions of all answers, which a page shows first.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> shown = explain.explanation(bert, torch.randint(100, (1, 6)))
+        >>> len(shown.labels), shown.kind
+        (6, 'sequence')
     """
 
     recorded: Recorded

@@ -19,6 +19,15 @@ class Fidelity:
         minus: Fid-, the change without all other parts; lower is better.
         parts: number of named parts.
         of: number of all parts that could be named.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, graphs, layers
+        >>> layer, x = layers.MultiHeadAttention(8, heads=2), torch.randn(3, 8)
+        >>> case = explain.Case(lambda: layer(x, graphs.complete())[:1, 0], torch.arange(3), "abc")
+        >>> fidelity = explain.fidelity(case, explain.contributions(case))
+        >>> fidelity.parts, fidelity.of
+        (1, 3)
     """
 
     plus: float

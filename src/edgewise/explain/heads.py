@@ -227,6 +227,15 @@ class HeadStatistics:
         own: weight of the edge from a target to itself. NaN in cross-attention.
         first: weight of the first source of each text.
         hubs: weight of sources that receive more than 4 times the mean weight in their text.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> with explain.record(bert) as recorded:
+        ...     _ = bert(torch.randint(100, (1, 6)))
+        >>> explain.statistics(recorded)[0].entropy.shape  # one number for each head
+        torch.Size([2])
     """
 
     layer: str
@@ -336,6 +345,15 @@ class Observations:
         global_nodes: mean number, over texts and heads, of nodes to which at least 90 % of the
             targets give ``large`` times the equal weight.
         nodes: mean number of nodes in a text.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import explain, models
+        >>> bert = models.bert(100, width=16, depth=1, heads=2, ffn_dim=32).eval()
+        >>> with explain.record(bert) as recorded:
+        ...     _ = bert(torch.randint(100, (1, 6)))
+        >>> explain.observations(recorded).nodes
+        6.0
     """
 
     near_zero: float

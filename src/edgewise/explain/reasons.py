@@ -23,6 +23,11 @@ class Reason:
         contribution: decrease of the log-odds of the prediction without the part; for a property,
             decrease of the property, in the unit of the property. Negative for evidence against
             the prediction.
+
+    Example:
+        >>> from edgewise.app.explain import Reason
+        >>> Reason("dull", -0.52)
+        Reason(part='dull', contribution=-0.52)
     """
 
     part: str
@@ -44,6 +49,13 @@ class Attribution:
             :func:`edgewise.explain.parts.part_scores`).
         case: the explained prediction.
         scores: contributions of all members and edges.
+
+    Example:
+        >>> import edgewise
+        >>> run = edgewise.load("runs/sst2")  # doctest: +SKIP
+        >>> (attribution,) = run.explain(["A dull film."])  # doctest: +SKIP
+        >>> attribution.answer, attribution.reasons[0].part  # doctest: +SKIP
+        ('negative', 'dull')
     """
 
     input: str

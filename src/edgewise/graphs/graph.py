@@ -404,6 +404,12 @@ class Edges(Graph):
     """Graph of a ``[2, E]`` edge list, which is not checked.
 
     Call :func:`edgewise.graphs.edges` to create such a graph with checks of the indices.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> graphs.Edges(torch.tensor([[0, 1], [1, 0]]), 2, 2).num_edges
+        2
     """
 
     def __init__(

@@ -23,6 +23,20 @@ class Recommender(nn.Module):
         num_items: number of items, the nodes after the users.
         width: embedding size.
         layers: layers that refine the embeddings.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> class Plain(layers.Recommender):
+        ...     '''Matrix factorisation: the embeddings are not refined.'''
+        ...
+        ...     def embed(self, graph):
+        ...         return self.embedding.weight
+        >>> scores = Plain(num_users=4, num_items=5, width=8)(
+        ...     torch.arange(2), torch.arange(5), graphs.complete().bind(9)
+        ... )
+        >>> scores.shape
+        torch.Size([2, 5])
     """
 
     def __init__(

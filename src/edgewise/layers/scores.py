@@ -20,6 +20,18 @@ class LearnedScore(nn.Module):
     ``module(query, key)`` returns a transformed query and key, and the score object with which
     :func:`edgewise.attend` compares them. The last dimension D of the returned query
     ``[..., N_dst, H, D]`` and key ``[..., N_src, H, D]`` may differ from that of the inputs.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> class Distance(layers.LearnedScore):
+        ...     '''Minus the squared distance of query and key, up to a term of the query.'''
+        ...
+        ...     def forward(self, query, key):
+        ...         return 2 * query, key, lambda q, k: (q * k).sum(-1) - k.square().sum(-1)
+        >>> query, key, score = Distance()(torch.ones(3, 1, 2), torch.ones(3, 1, 2))
+        >>> score(query, key)[0]
+        tensor([2.])
     """
 
     def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Score]:

@@ -20,6 +20,12 @@ class Linear(nn.Linear):
 
     Sparse features are aggregated over the graph of their nonzero entries, :math:`y_i = \sum_j
     x_{ij} W_j + b`; the transpose of x, for gradients, is computed once per matrix.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.Linear(3, 2)(torch.eye(3).to_sparse_csr()).shape
+        torch.Size([3, 2])
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,7 +69,14 @@ def word_graph(x: Tensor) -> Graph:
 
 
 class Dropout(nn.Dropout):
-    """``torch.nn.Dropout`` that also accepts ``torch.sparse_csr`` features."""
+    """``torch.nn.Dropout`` that also accepts ``torch.sparse_csr`` features.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import layers
+        >>> layers.Dropout(0.5)(torch.eye(3).to_sparse_csr()).layout
+        torch.sparse_csr
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         check_node_features(x)

@@ -605,6 +605,12 @@ class Memory:
         states: features ``[..., S, width]``.
         mask: ``[B, S]``, 0 at padding; ``None`` without padding, which is faster.
         sizes: number of states of each sequence of a packed batch.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.layers import Memory
+        >>> Memory(torch.randn(2, 7, 16), torch.ones(2, 7)).repeated(3).states.shape
+        torch.Size([6, 7, 16])
     """
 
     states: Tensor

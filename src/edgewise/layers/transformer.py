@@ -681,6 +681,16 @@ class CrossBlock(GraphLayer):
         feed_forward: called as ``feed_forward(x)``.
         width: feature size.
         residual: arguments ``order``, ``norm`` and ``dropout`` of :class:`Residual`.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> attention = layers.MultiHeadAttention(16, heads=2)
+        >>> cross = layers.MultiHeadAttention(16, heads=2, source_width=16)
+        >>> block = layers.CrossBlock(attention, cross, layers.FeedForward(16, 32), 16)
+        >>> x, source = torch.randn(5, 16), torch.randn(7, 16)
+        >>> block(x, graphs.causal(), source=source, source_graph=graphs.complete()).shape
+        torch.Size([5, 16])
     """
 
     def __init__(

@@ -33,9 +33,10 @@ class Forecaster(nn.Module):
     .. math:: \hat y_h = x_{T+h-s} + \sigma\,(W z_T + A u)_h, \qquad u = (x - \mu) / \sigma
 
     Here s is the season length, μ and σ are the mean and standard deviation of the history x, and
-    z_T is the Transformer's state of the last time step. For h > s, the last season repeats. The
-    Transformer's inputs are u and the seasonal differences (x_t - x_{t-s}) / σ. W and A start at
-    zero, so the untrained model repeats the last season. Called as ``model(history [B, T])``.
+    :math:`z_T` is the Transformer's state of the last time step. For h > s, the last season
+    repeats. The Transformer's inputs are u and the seasonal differences
+    :math:`(x_t - x_{t-s}) / σ`. W and A start at zero, so the untrained model
+    repeats the last season. Called as ``model(history [B, T])``.
 
     Args:
         history: number of past time steps T that the model reads.

@@ -1,6 +1,6 @@
 """Graphormer: attention over all pairs, biased by the length and the edges of a shortest path.
 
-Formula: s_ij = q_i·k_j / √D + b_φ(i,j) + c_ij; φ: shortest-path distance; c_ij: mean of w_n·e_n
+Formula: s_ij = q_i·k_j / √D + b_{φ(i,j)} + c_ij; φ: shortest-path distance; c_ij: mean of w_n·e_n
     over the edges n of a shortest path, with features e_n and learned weights w_n
 Graph: the complete graph of all nodes of a graph and one virtual node
 Score: ``Dot`` (scaled dot product) plus biases

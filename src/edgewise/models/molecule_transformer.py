@@ -5,7 +5,7 @@ Formula: h_i' = h_i + Σ_j softmax_j(q_i·(k_j + W e_ij) / √D) (v_j + U e_ij),
 Graph: the bonds; for the readout, edges from the atoms to their molecule
 Score: ``Dot`` (scaled dot product), with bond features added to key and value
 Normalisation: softmax over the bonds; layer norm before each sublayer
-Update: residual connections; attention and sum pooling; an output head conditioned on global_attr
+Update: residual connections; attention and sum pooling; an output head of ``global_attr``, too
 Paper: Xiong et al., Pushing the boundaries of molecular representation (AttentiveFP), 2020
 """
 

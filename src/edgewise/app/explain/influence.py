@@ -50,6 +50,12 @@ class Influence:
         notes: for each estimated measure, by name, how it was estimated.
         by: how ``"model"`` was measured: each member was ``"removed"``, or its features were
             ``"changed"`` to the mean features of all members.
+
+    Example:
+        >>> import edgewise
+        >>> from edgewise.app.explain import influence
+        >>> measured = influence(edgewise.load("runs/gat-cora"))  # doctest: +SKIP
+        >>> measured.measures["model"].topk(3)  # doctest: +SKIP
     """
 
     labels: list[str]

@@ -56,6 +56,12 @@ class Suggestion:
         full_loss: mean loss with the model's full attention.
         seconds: time of the forward passes over all batches with these patterns.
         full_seconds: time of the forward passes with the model's full attention.
+
+    Example:
+        >>> import edgewise
+        >>> from edgewise.app.explain import suggest
+        >>> suggestion = suggest(edgewise.load("runs/sst2"), coverage=0.95)  # doctest: +SKIP
+        >>> suggestion.loss - suggestion.full_loss  # doctest: +SKIP
     """
 
     layers: dict[str, LayerSuggestion]

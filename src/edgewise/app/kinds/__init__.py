@@ -27,7 +27,15 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """Warning: a package that adds a kind is installed but cannot be imported."""
+    """Warning: a package that adds a kind is installed but cannot be imported.
+
+    Example:
+        >>> import warnings
+        >>> from edgewise.app.kinds import PluginWarning, kinds
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", PluginWarning)  # raise an error instead
+        ...     names = [kind.name for kind in kinds()]
+    """
 
 
 class Plugin(NamedTuple):

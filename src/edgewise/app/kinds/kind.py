@@ -36,6 +36,11 @@ class Baselines:
         extra: extra of Edgewise that installs these packages.
         is_large: function of the properties of the data that a run folder stores: whether reading
             the data and all candidates together take more than about a minute.
+
+    Example:
+        >>> from edgewise.app.kinds.links import KIND
+        >>> KIND.baselines[0].example
+        'sage-facebook'
     """
 
     name: str
@@ -64,6 +69,11 @@ class Kind:
         cases: for a class of predictors, the function that gives the reasons for its answers.
         explanations: for a class of predictors, the function that records the attention of one
             prediction.
+
+    Example:
+        >>> from edgewise.app.kinds import Kind
+        >>> Kind("weather", recipes=()).name
+        'weather'
     """
 
     name: str

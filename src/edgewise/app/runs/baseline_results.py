@@ -37,6 +37,11 @@ class Baseline:
         seconds: processor time for all settings of the method, in seconds.
         test_examples: metrics and target of each test example; see
             :meth:`edgewise.app.train.Task.per_example_metrics`.
+
+    Example:
+        >>> from edgewise.app.runs import Baseline
+        >>> Baseline("most frequent class", "", {"test/accuracy": 0.3}, seconds=0.1).metrics
+        {'test/accuracy': 0.3}
     """
 
     name: str

@@ -62,7 +62,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of :func:`compare`: runs with each value of a field, in the given order."""
+    """Result of :func:`compare`: runs with each value of a field, in the given order.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from edgewise.app import kinds, runs
+        >>> graphs = ["window(1)", "complete()"]
+        >>> recipe = kinds.find("digits")
+        >>> compared = runs.compare(recipe, "model.graph", graphs, Path("runs/a"))  # doctest: +SKIP
+        >>> compared.best.label  # doctest: +SKIP
+        'complete()'
+    """
 
     recipe: Recipe
     field: str

@@ -24,6 +24,12 @@ class Paired(NamedTuple):
         difference: mean of the differences, first minus second method.
         standard_error: standard error of this mean.
         p: p-value of the paired t-test of equal means; 1 if all differences are 0.
+
+    Example:
+        >>> import torch
+        >>> from edgewise.app import runs
+        >>> runs.paired_test(torch.ones(4), torch.tensor([1.0, 1.0, 0.0, 0.0])).difference
+        0.5
     """
 
     examples: int

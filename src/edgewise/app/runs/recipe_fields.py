@@ -30,6 +30,11 @@ class Field:
         kind: type annotation.
         owner: class or function whose docstring describes the field; None for the model's name.
         name: name of the field in this docstring.
+
+    Example:
+        >>> from edgewise.app import kinds, runs
+        >>> runs.fields_of(kinds.find("gat-cora"))["model.heads"].value
+        8
     """
 
     value: Any

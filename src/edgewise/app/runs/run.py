@@ -64,6 +64,12 @@ class Run:
         recipe: recipe that the run was trained with.
         model: ``nn.Module`` with the best weights, in evaluation mode.
         predictor: predictor for the kind of data and task of the run.
+
+    Example:
+        >>> import edgewise
+        >>> run = edgewise.load("runs/sst2")  # doctest: +SKIP
+        >>> run.predict(["A dull film."])[0]["label"]  # doctest: +SKIP
+        'negative'
     """
 
     path: Path

@@ -49,7 +49,7 @@ def train(
     """Train a recipe, and return the final metrics.
 
     All values are checked before the folder is created. With ``recipe.trainer.devices`` above 1,
-    the processes are started by :mod:`multiprocessing`, which imports the script of the caller in
+    the processes are started by ``multiprocessing``, which imports the script of the caller in
     each of them: call ``train`` below ``if __name__ == "__main__":``.
 
     Args:

@@ -26,12 +26,26 @@ QUICK_TREES = 3000
 
 
 class NoBaselineError(ArgumentError):
-    """Error: there are no baselines for the data and task of a recipe."""
+    """Error: there are no baselines for the data and task of a recipe.
+
+    Example:
+        >>> from edgewise.app import kinds, runs
+        >>> from edgewise.app.train import NoBaselineError
+        >>> try:
+        ...     baselines = runs.measure(kinds.find("digits"))  # doctest: +SKIP
+        ... except NoBaselineError as error:
+        ...     print(error)
+    """
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Fitted method that writes a text for each example of a batch."""
+    """Fitted method that writes a text for each example of a batch.
+
+    Example:
+        >>> from edgewise.app.train import Writer
+        >>> copied = Writer(lambda batch: batch.sources)  # doctest: +SKIP
+    """
 
     write: Callable[[WritingBatch], list[str]]
 
@@ -46,6 +60,14 @@ class Candidate(NamedTuple):
             to the method's outputs, or a :class:`Writer`.
         slow: whether fitting takes more than about ten seconds; ``edgewise train`` then leaves this
             candidate out. (If ``Baselines.is_large`` returns True, it leaves out all candidates.)
+
+    Example:
+        >>> import torch
+        >>> from edgewise.app.train import Candidate
+        >>> def zeros(batch):
+        ...     return torch.zeros_like(batch.target)
+        >>> Candidate("zero", "", lambda: zeros).name
+        'zero'
     """
 
     name: str

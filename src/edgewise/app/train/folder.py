@@ -60,7 +60,14 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Folder with the files of one run. Each file is written completely or not at all."""
+    """Folder with the files of one run. Each file is written completely or not at all.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from edgewise.app.train import RunFolder
+        >>> RunFolder(Path("runs/mine")).weights.name
+        'model.safetensors'
+    """
 
     path: Path
 
@@ -323,7 +330,7 @@ class RunFolder:
 
     def count_weights(self) -> int:
         """Return the number of values in ``model.safetensors``, from its header. Layers with
-        removed heads count :data:`MAX_HEADS` times, because the model is built with all heads.
+        removed heads count ``MAX_HEADS`` times, because the model is built with all heads.
         """
         require("safetensors", extra="predict", purpose="reading weights")
         from safetensors import safe_open

@@ -44,6 +44,12 @@ class TrainingModule(lightning.LightningModule):
         measured: last reported loss and metrics, by name.
         carried: for each split, the cache (recurrent state) of the model after the last batch, for
             batches that continue a text.
+
+    Example:
+        >>> from torch import nn
+        >>> from edgewise.app.train import Classification, OptimizerSettings, TrainingModule
+        >>> module = TrainingModule(nn.Linear(8, 2), Classification(), OptimizerSettings(lr=0.01))
+        >>> # lightning.Trainer(max_epochs=5).fit(module, train_loader, val_loader)
     """
 
     def __init__(

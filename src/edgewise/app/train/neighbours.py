@@ -46,6 +46,15 @@ class NeighbourSampler:
             graph is bipartite.
 
     Paper: Hamilton et al., Inductive representation learning on large graphs, 2017
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> from edgewise.app.train import NeighbourSampler
+        >>> sampler = NeighbourSampler(graphs.window(2).bind(100), fanouts=[2, 2])
+        >>> near = sampler.sample(torch.tensor([50]), torch.Generator().manual_seed(0))
+        >>> near.graph.num_edges <= 2 + 2 * 2
+        True
     """
 
     def __init__(self, graph: Graph, fanouts: Sequence[int]) -> None:

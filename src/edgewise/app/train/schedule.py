@@ -11,7 +11,18 @@ from edgewise._utils.arguments import check_range
 
 @dataclass(frozen=True)
 class Schedule(ABC):
-    """Base class of learning-rate schedules."""
+    """Base class of learning-rate schedules.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from edgewise.app.train import Schedule
+        >>> @dataclass(frozen=True)
+        ... class Halving(Schedule):
+        ...     def factor(self, step, steps):
+        ...         return 0.5 ** (10 * step // steps)
+        >>> Halving().factor(step=50, steps=100)
+        0.03125
+    """
 
     @abstractmethod
     def factor(self, step: int, steps: int) -> float:
@@ -20,7 +31,13 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule):
-    """Constant learning rate: the factor is always 1."""
+    """Constant learning rate: the factor is always 1.
+
+    Example:
+        >>> from edgewise.app.train import ConstantSchedule
+        >>> ConstantSchedule().factor(step=3, steps=10)
+        1.0
+    """
 
     def factor(self, step: int, steps: int) -> float:  # noqa: ARG002 - part of the interface
         return 1.0

@@ -217,14 +217,33 @@ class Splits:
 
 @dataclass(frozen=True)
 class TextSplits(Splits):
-    """Loaded data set of texts, with the tokenizer that is saved with a trained model."""
+    """Loaded data set of texts, with the tokenizer that is saved with a trained model.
+
+    Example:
+        >>> from edgewise.app.kinds.texts import SST2
+        >>> SST2().load().tokenizer.encode("A dull film.").tokens  # doctest: +SKIP
+    """
 
     tokenizer: Tokenizer
 
 
 @dataclass(frozen=True)
 class Data(ABC):
-    """Base class of data sets: the fields are its options, and ``load`` reads its files."""
+    """Base class of data sets: the fields are its options, and ``load`` reads its files.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from edgewise.app.kinds.images import Digits
+        >>> from edgewise.app.train import Data
+        >>> @dataclass(frozen=True)
+        ... class Same(Data):
+        ...     batch_size: int = 16
+        ...
+        ...     def load(self):
+        ...         return Digits(batch_size=self.batch_size).load()
+        >>> Same().load().batch_size
+        16
+    """
 
     provides: ClassVar[tuple[str, ...]]
     """Names of the model arguments that the data determine; recipes do not set them."""

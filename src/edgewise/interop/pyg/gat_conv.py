@@ -17,8 +17,8 @@ from edgewise.interop.pyg.drop_in import Pair, as_pair, or_pyg, projected
 class GATConv(AttentionDropIn, nn.GATConv):  # type: ignore[misc]
     r"""PyG's ``GATConv``, :math:`\sum_j \alpha_{ij} W x_j` (Veličković et al., 2018).
 
-    The score is LeakyReLU(a·W x_i + b·W x_j + c·V e_ij). The last term is one number per edge and
-    head; V e_ij itself is not computed.
+    The score is :math:`\mathrm{LeakyReLU}(a^\top W x_i + b^\top W x_j + c^\top V e_{ij})`.
+    The last term is one number per edge and head; :math:`V e_{ij}` itself is not computed.
 
     Example:
         >>> import torch

@@ -15,7 +15,7 @@ from edgewise.interop.pyg.drop_in import or_pyg, projected
 class GATv2Conv(AttentionDropIn, nn.GATv2Conv):  # type: ignore[misc]
     r"""PyG's ``GATv2Conv``, :math:`\sum_j \alpha_{ij} W_l x_j` (Brody et al., 2022).
 
-    The score is a·LeakyReLU(W_r x_i + W_l x_j + V e_ij).
+    The score is :math:`a^\top \mathrm{LeakyReLU}(W_r x_i + W_l x_j + V e_{ij})`.
 
     Example:
         >>> import torch

@@ -18,8 +18,8 @@ from edgewise.interop.pyg.drop_in import or_pyg, projected
 class TransformerConv(AttentionDropIn, nn.TransformerConv):  # type: ignore[misc]
     r"""PyG's ``TransformerConv``, :math:`W_1 x_i + \sum_j \alpha_{ij} (W_2 x_j + W_6 e_{ij})`.
 
-    The score is q·(k + W_6 e) / √D (Shi et al., 2021). As in PyG, the result is a tuple if
-    ``return_attention_weights`` is a boolean, even if it is ``False``.
+    The score is :math:`q^\top (k + W_6 e) / \sqrt D` (Shi et al., 2021). As in PyG, the result
+    is a tuple if ``return_attention_weights`` is a boolean, even if it is ``False``.
 
     Example:
         >>> import torch

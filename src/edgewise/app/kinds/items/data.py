@@ -250,7 +250,12 @@ class _ItemsOf:
 
 @dataclass(frozen=True)
 class Gowalla(Interactions):
-    """Users and places of Gowalla, as split by LightGCN; validation is held out from training."""
+    """Users and places of Gowalla, as split by LightGCN; validation is held out from training.
+
+    Example:
+        >>> from edgewise.app.kinds.items import Gowalla
+        >>> splits = Gowalla(negatives=2048).load()  # doctest: +SKIP
+    """
 
     folders = ("gowalla",)
     section = "Links and recommendation"

@@ -16,7 +16,13 @@ BOOK = re.compile(r"\*\*\* START OF[^\n]*\n(.*?)End of the Project Gutenberg", r
 
 @dataclass(frozen=True)
 class Shakespeare(TextStream):
-    """Tiny Shakespeare: 1,115,394 characters of plays (Karpathy, 2015)."""
+    """Tiny Shakespeare: 1,115,394 characters of plays (Karpathy, 2015).
+
+    Example:
+        >>> from edgewise.app.kinds.language import Shakespeare
+        >>> Shakespeare(context=64).load().model_arguments  # doctest: +SKIP
+        {'vocab_size': 65}
+    """
 
     folders = ("tinyshakespeare",)
 
@@ -30,7 +36,12 @@ class Shakespeare(TextStream):
 
 @dataclass(frozen=True)
 class WarAndPeace(TextStream):
-    """Tolstoy's novel in English: 3.2 million characters, without Project Gutenberg's notes."""
+    """Tolstoy's novel in English: 3.2 million characters, without Project Gutenberg's notes.
+
+    Example:
+        >>> from edgewise.app.kinds.language import WarAndPeace
+        >>> splits = WarAndPeace(context=256).load()  # doctest: +SKIP
+    """
 
     folders = ("war_and_peace",)
 
@@ -54,6 +65,10 @@ class WikiText2(TextStream):
 
     The published training file is not used, so perplexities are not comparable with published
     perplexities. The test set is the published test file.
+
+    Example:
+        >>> from edgewise.app.kinds.language import WikiText2
+        >>> splits = WikiText2(kind="bpe", vocab_size=4000).load()  # doctest: +SKIP
     """
 
     folders = ("wikitext-2",)
@@ -92,6 +107,10 @@ class TextFiles(TextStream):
 
     Attributes:
         paths: text files in UTF-8, plain or gzipped.
+
+    Example:
+        >>> from edgewise.app.kinds.language import TextFiles
+        >>> splits = TextFiles(paths=("book.txt",), context=64).load()  # doctest: +SKIP
     """
 
     paths: tuple[str, ...] = ()

@@ -208,6 +208,10 @@ class EgoFacebook(Links):
     """Friendships of ten ego networks of Facebook: 4,039 nodes and 88,234 undirected edges.
 
     Paper: McAuley and Leskovec, Learning to discover social circles in ego networks, 2012.
+
+    Example:
+        >>> from edgewise.app.kinds.links import EgoFacebook
+        >>> splits = EgoFacebook(negatives=8).load()  # doctest: +SKIP
     """
 
     folders = ("ego_facebook",)

@@ -31,6 +31,10 @@ class ESOL(MoleculeTable):
 
     ``path`` names another copy of the file. By default, the file is in the data folder or is
     downloaded.
+
+    Example:
+        >>> from edgewise.app.kinds.molecules import ESOL
+        >>> splits = ESOL(split="scaffold").load()  # doctest: +SKIP
     """
 
     folders = ("esol",)

@@ -62,6 +62,11 @@ class Planetoid(NodeData):
         sparse: whether to store the features as ``torch.sparse_csr``; about 1 % are not zero.
         unlabelled: whether the training batch has all papers, with target -100 for papers without a
             training label, for losses that use unlabelled nodes, such as consistency.
+
+    Example:
+        >>> from edgewise.app.kinds.nodes import Planetoid
+        >>> Planetoid("Cora").load().model_arguments  # doctest: +SKIP
+        {'in_width': 1433, 'out_width': 7}
     """
 
     folders = NAMES

@@ -40,6 +40,12 @@ class NodeCases:
     """Cases for nodes of the training graph, each with the neighbourhood that affects its answer.
     Neighbourhoods are packed for one pass. If answers differ from those on the whole graph, as with
     attention to all nodes, each case has the whole graph.
+
+    Example:
+        >>> import edgewise
+        >>> from edgewise.app.kinds.nodes import NodeCases
+        >>> run = edgewise.load("runs/gat-cora")  # doctest: +SKIP
+        >>> cases = NodeCases(run.predictor)  # doctest: +SKIP
     """
 
     def __init__(self, predictor: OnNodes) -> None:

@@ -210,6 +210,10 @@ class Sounds(SoundData):
         group: column of groups that stay in one split, such as the speaker; "" finds a column named
             group or speaker, and "none" uses none.
         split_column: column of the splits; "" finds it, and "none" uses none.
+
+    Example:
+        >>> from edgewise.app.kinds.sounds import Sounds
+        >>> splits = Sounds(path="recordings").load()  # doctest: +SKIP
     """
 
     path: Source = ""

@@ -186,6 +186,10 @@ class EWT(TaggedWords):
     Attributes:
         target: column to predict: ``"upos"`` (17 universal parts of speech), ``"xpos"`` or
             ``"deprel"``.
+
+    Example:
+        >>> from edgewise.app.kinds.tags import EWT
+        >>> splits = EWT(target="xpos").load()  # doctest: +SKIP
     """
 
     folders = ("UD_English-EWT",)

@@ -248,6 +248,10 @@ class SST2(LabelledSentences):
 
     6920 training, 872 validation and 1821 test sentences; without the 67,000 labelled phrases that
     GLUE adds.
+
+    Example:
+        >>> from edgewise.app.kinds.texts import SST2
+        >>> splits = SST2(naive_bayes=True).load()  # doctest: +SKIP
     """
 
     folders = ("SST2",)

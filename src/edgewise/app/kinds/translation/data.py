@@ -92,6 +92,10 @@ class Parallel(TextPairs):
         folder: folder of the files.
         source, target: file extensions of the source and target language.
         train, val, test: names of the files without extension.
+
+    Example:
+        >>> from edgewise.app.kinds.translation import Parallel
+        >>> splits = Parallel(folder="europarl", source="en", target="fi").load()  # doctest: +SKIP
     """
 
     folder: str = "."
@@ -217,6 +221,10 @@ class Multi30k(Parallel):
     ``test`` is ``"test_2016_flickr"`` or ``"test_2017_flickr"``; ``folder`` is ignored.
 
     Paper: Elliott et al., Multi30K: multilingual English-German image descriptions, 2016
+
+    Example:
+        >>> from edgewise.app.kinds.translation import Multi30k
+        >>> splits = Multi30k(target="fr").load()  # doctest: +SKIP
     """
 
     folders = ("multi30k",)
