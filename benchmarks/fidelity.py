@@ -50,13 +50,15 @@ MOST_REMOVED = 500
 
 
 def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
-    """Yield the inputs in a file. Without a file, yield inputs that fit the run, in random order.
+    """Yield the inputs of a file, or inputs that fit the run, in random order.
 
-    These are users, histories of a series, nodes, or scikit-learn's digits for images.
+    Without a file, these are users, histories of a series, nodes, or scikit-learn's digits.
     """
     predictor, random = run.predictor, Random(0)
     if path is not None:
-        for _, _, value in predictor.from_file(path):
+        values = [value for _, _, value in predictor.from_file(path)]
+        random.shuffle(values)
+        for value in values:
             row = predictor._of_row(value) if isinstance(value, dict) else value
             yield hidden(predictor, row, random)
     elif isinstance(predictor, Recommendations):
@@ -64,10 +66,10 @@ def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
         random.shuffle(users)
         yield from users
     elif isinstance(predictor, Forecasts):
-        values = predictor.training_series.values.tolist()
-        starts = list(range(len(values) - predictor.length + 1))
+        steps = predictor.training_series.values.tolist()
+        starts = list(range(len(steps) - predictor.length + 1))
         random.shuffle(starts)
-        yield from (values[start : start + predictor.length] for start in starts)
+        yield from (steps[start : start + predictor.length] for start in starts)
     elif isinstance(predictor, (OnNodes, LinkSuggestions)):
         ids = predictor.nodes.ids
         order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(0))
@@ -220,14 +222,19 @@ def add_gnn_explainer(
 
 
 def show(name: str, sizes: list[int], rows_of_methods: Rows) -> None:
-    """Print a table of the mean fidelity and time of each method."""
+    """Print a table of the mean fidelity, with its standard error, and time of each method."""
     count = len(sizes)
     print(f"{name}: {count} cases, {sum(sizes) / max(count, 1):.0f} parts on average")
-    print(f"{'method':14} {'Fid+':>8} {'Fid-':>8} {'difference':>10} {'ms a case':>10}")
+    print(f"{'method':20} {'Fid+':>8} {'Fid-':>8} {'difference':>18} {'ms a case':>10}")
     for method, rows in rows_of_methods.items():
-        plus, minus, seconds = torch.tensor(rows).mean(0).tolist()
-        line = f"{method:14} {plus:8.3f} {minus:8.3f} {plus - minus:10.3f} {1000 * seconds:10.1f}"
-        print(line if len(rows) >= count else f"{line}   ({len(rows)} cases)")
+        plus, minus, seconds = torch.tensor(rows).unbind(1)
+        difference, spread = float((plus - minus).mean()), float((plus - minus).std())
+        print(
+            f"{method:20} {float(plus.mean()):8.3f} {float(minus.mean()):8.3f} {difference:10.3f} "
+            f"± {spread / len(rows) ** 0.5:.3f} {1000 * float(seconds.mean()):10.1f}"
+            + (f"   ({len(rows)} cases)" if len(rows) < count else ""),
+            flush=True,
+        )
 
 
 def main() -> None:
