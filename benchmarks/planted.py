@@ -53,7 +53,7 @@ from edgewise.explain.removal import pair_keys
 from edgewise.interop.pyg import SAGEConv
 from edgewise.layers import ClassificationHead, TextClassifier, Tokens
 
-METHODS: tuple[Method, ...] = tuple(name for name in get_args(Method) if name != "auto")
+METHODS: tuple[Method, ...] = get_args(Method)
 HOPS = 3
 WORDS, LENGTH = 200, 16
 POSITIVE, NEGATIVE, NEGATION = range(5), range(5, 10), range(10, 13)

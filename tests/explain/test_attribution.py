@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -84,6 +85,14 @@ def test_a_removed_member_is_read_by_nobody() -> None:
     assert found.method == "removed"
     last = torch.tensor([False, False, True])
     torch.testing.assert_close(without(case, last), score(x[:4]))
+
+
+def test_a_score_may_be_in_double_precision() -> None:
+    case = node_case(gat(4, 3).eval(), torch.randn(5, 4))
+    single = contributions(case, "removed")
+    double = contributions(replace(case, score=lambda: case.score().double()), "removed")
+    torch.testing.assert_close(double.edges, single.edges)
+    torch.testing.assert_close(double.members, single.members)
 
 
 @pytest.mark.parametrize("method", [name for name in get_args(Method) if name != "auto"])

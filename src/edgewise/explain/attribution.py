@@ -402,7 +402,8 @@ def _decreases(case: Case, parts: Tensor) -> Tensor:
             out = without(packed, removed)
         scores.append(out.reshape(count, -1).sum(1))
     with torch.no_grad():
-        return case.score().sum() - torch.cat([torch.zeros(0), *scores])
+        decreases = case.score().sum() - torch.cat([torch.zeros(0), *scores])
+    return decreases.to(torch.get_default_dtype())
 
 
 def _copies(case: Case, count: int) -> Case:
