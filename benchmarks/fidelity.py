@@ -12,14 +12,15 @@ The table of docs/howto/explain.md has runs of these recipes, with ``--cases`` a
 
 * gat-cora, gcn-cora, digits, gin-esol; attentive-esol and gat-enzymes ``--trainer.epochs 40``
 * sst2 ``--trainer.epochs 2 --data.train 12000``
-* sage-facebook ``--trainer.epochs 3``
+* sage-facebook ``--trainer.epochs 3``; spoken-digits ``--trainer.epochs 6``
+* tag-ewt ``--trainer.epochs 1``, measured with ``--per-input 1``
 * series ``--data.name co2``, measured with ``--per-input 2``
 * pairs ``--data.path dates.tsv --data.kind words --model.width 64 --model.depth 1 --model.ffn_dim
   128 --trainer.epochs 15 --optimizer.lr 0.003``, measured with ``--per-input 1``; the file has
   lines such as "3 May 2020<tab>2020 - 05 - 03" for each day from 2019 to 2023
 
-Their FILE is the test file of SST-2 without labels, the table of ESOL, the folder of ENZYMES, or
-the dates.
+Their FILE is the test file of SST-2 without labels, the table of ESOL, the folder of ENZYMES, the
+dates, the words of the test sentences of EWT, or a list of the test recordings.
 
 Inputs come from FILE, in random order. Without it, they are nodes, users or histories of the
 training data in random order, or scikit-learn's digits. If the run predicts masked words or atoms
