@@ -8,11 +8,25 @@ answer if the named parts are deleted. Fid- is its decrease if all other parts a
 model predicts a number, both are the absolute change of this number. The method ``random`` names as
 many parts at random.
 
-Inputs come from FILE. Without it, they are nodes, users or histories of the training data in random
-order, or scikit-learn's digits. If the run predicts masked words or atoms and an input has no mask,
-a random word or atom is masked. For runs of gat-cora, ``--gnn-explainer`` adds PyTorch Geometric's
-GNNExplainer with 200 epochs on the neighbourhood of each node, and times it on the whole graph for
-3 nodes.
+The table of docs/howto/explain.md has runs of these recipes, with ``--cases`` as stated there:
+
+* gat-cora, gcn-cora, digits, gin-esol; attentive-esol and gat-enzymes ``--trainer.epochs 40``
+* sst2 ``--trainer.epochs 2 --data.train 12000``
+* sage-facebook ``--trainer.epochs 3``; spoken-digits ``--trainer.epochs 6``
+* tag-ewt ``--trainer.epochs 1``, measured with ``--per-input 1``
+* series ``--data.name co2``, measured with ``--per-input 2``
+* pairs ``--data.path dates.tsv --data.kind words --model.width 64 --model.depth 1 --model.ffn_dim
+  128 --trainer.epochs 15 --optimizer.lr 0.003``, measured with ``--per-input 1``; the file has
+  lines such as "3 May 2020<tab>2020 - 05 - 03" for each day from 2019 to 2023
+
+Their FILE is the test file of SST-2 without labels, the table of ESOL, the folder of ENZYMES, the
+dates, the words of the test sentences of EWT, or a list of the test recordings.
+
+Inputs come from FILE, in random order. Without it, they are nodes, users or histories of the
+training data in random order, or scikit-learn's digits. If the run predicts masked words or atoms
+and an input has no mask, a random word or atom is masked. For runs of gat-cora,
+``--gnn-explainer`` adds PyTorch Geometric's GNNExplainer with 200 epochs on the neighbourhood of
+each node, and times it on the whole graph for 3 nodes.
 """
 
 from __future__ import annotations
@@ -50,13 +64,15 @@ MOST_REMOVED = 500
 
 
 def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
-    """Yield the inputs in a file. Without a file, yield inputs that fit the run, in random order.
+    """Yield the inputs of a file, or inputs that fit the run, in random order.
 
-    These are users, histories of a series, nodes, or scikit-learn's digits for images.
+    Without a file, these are users, histories of a series, nodes, or scikit-learn's digits.
     """
     predictor, random = run.predictor, Random(0)
     if path is not None:
-        for _, _, value in predictor.from_file(path):
+        values = [value for _, _, value in predictor.from_file(path)]
+        random.shuffle(values)
+        for value in values:
             row = predictor._of_row(value) if isinstance(value, dict) else value
             yield hidden(predictor, row, random)
     elif isinstance(predictor, Recommendations):
@@ -64,10 +80,10 @@ def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
         random.shuffle(users)
         yield from users
     elif isinstance(predictor, Forecasts):
-        values = predictor.training_series.values.tolist()
-        starts = list(range(len(values) - predictor.length + 1))
+        steps = predictor.training_series.values.tolist()
+        starts = list(range(len(steps) - predictor.length + 1))
         random.shuffle(starts)
-        yield from (values[start : start + predictor.length] for start in starts)
+        yield from (steps[start : start + predictor.length] for start in starts)
     elif isinstance(predictor, (OnNodes, LinkSuggestions)):
         ids = predictor.nodes.ids
         order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(0))
@@ -220,14 +236,19 @@ def add_gnn_explainer(
 
 
 def show(name: str, sizes: list[int], rows_of_methods: Rows) -> None:
-    """Print a table of the mean fidelity and time of each method."""
+    """Print a table of the mean fidelity, with its standard error, and time of each method."""
     count = len(sizes)
     print(f"{name}: {count} cases, {sum(sizes) / max(count, 1):.0f} parts on average")
-    print(f"{'method':14} {'Fid+':>8} {'Fid-':>8} {'difference':>10} {'ms a case':>10}")
+    print(f"{'method':20} {'Fid+':>8} {'Fid-':>8} {'difference':>18} {'ms a case':>10}")
     for method, rows in rows_of_methods.items():
-        plus, minus, seconds = torch.tensor(rows).mean(0).tolist()
-        line = f"{method:14} {plus:8.3f} {minus:8.3f} {plus - minus:10.3f} {1000 * seconds:10.1f}"
-        print(line if len(rows) >= count else f"{line}   ({len(rows)} cases)")
+        plus, minus, seconds = torch.tensor(rows).unbind(1)
+        difference, spread = float((plus - minus).mean()), float((plus - minus).std())
+        print(
+            f"{method:20} {float(plus.mean()):8.3f} {float(minus.mean()):8.3f} {difference:10.3f} "
+            f"± {spread / len(rows) ** 0.5:.3f} {1000 * float(seconds.mean()):10.1f}"
+            + (f"   ({len(rows)} cases)" if len(rows) < count else ""),
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Explanations of models whose decisive edges or words are planted, beside other explainers.
 
-    python -m benchmarks.planted [--data NAME …] [--cases 40] [--seed 0]
+    python -m benchmarks.planted [--data NAME …] [--cases 12] [--seeds 3] [--weight-decay 0.005]
 
 * ``ba-houses``: a Barabási-Albert graph of 300 nodes and 80 houses of 5 nodes; the class of a node
   is its position in a house (Ying et al., GNNExplainer, 2019). The house is planted.
@@ -16,9 +16,10 @@ The model of the graphs has three layers that sum over neighbours, of width 20, 
 Ying et al. It has the layers of ``edgewise.interop.pyg``, which PyTorch Geometric's explainers
 accept. The model of the words is a
 small BERT. For right predictions, the table shows the mean area under the ROC curve (AUC) with
-which the absolute contributions separate planted from other edges of the 3-hop neighbourhood, or
-planted from other words, and the seconds of processor time for each prediction. Rows of Captum need
-Captum.
+which the absolute contributions separate planted from other edges on which the output of the node
+depends, or planted from other words, and the seconds of processor time for each prediction. For
+graphs, ``deleted`` is the decrease of the probability of the class without as many edges of the
+largest contributions as are planted; the row ``planted`` deletes these. Rows of Captum need Captum.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from edgewise.explain.removal import pair_keys
 from edgewise.interop.pyg import SAGEConv
 from edgewise.layers import ClassificationHead, TextClassifier, Tokens
 
-METHODS: tuple[Method, ...] = tuple(name for name in get_args(Method) if name != "auto")
+METHODS: tuple[Method, ...] = get_args(Method)
 HOPS = 3
 WORDS, LENGTH = 200, 16
 POSITIVE, NEGATIVE, NEGATION = range(5), range(5, 10), range(10, 13)
@@ -137,14 +138,14 @@ GRAPHS: dict[str, Callable[[int], PlantedGraph]] = {
 }
 
 
-def trained(graph: PlantedGraph, seed: int, epochs: int = 500) -> GNN:
+def trained(graph: PlantedGraph, seed: int, epochs: int, weight_decay: float) -> GNN:
     """Train the GNN on 80 % of the nodes with a class, and print the accuracy on the others."""
     torch.manual_seed(seed)
     model = GNN(graph.x.shape[1], int(graph.y.max()) + 1)
     nodes = (graph.y >= 0).nonzero()[:, 0]
     nodes = nodes[torch.randperm(len(nodes))]
     training, test = nodes[: len(nodes) * 4 // 5], nodes[len(nodes) * 4 // 5 :]
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=weight_decay)
     for _ in range(epochs):
         optimizer.zero_grad()
         loss = F.cross_entropy(model(graph.x, graph.edge_index)[training], graph.y[training])
@@ -162,14 +163,13 @@ def trained(graph: PlantedGraph, seed: int, epochs: int = 500) -> GNN:
 
 @dataclass
 class Task:
-    """A prediction to explain: masks of the compared and of the planted edges or words.
+    """A prediction to explain, and a mask of the planted edges or words.
 
-    For a node, ``inputs`` are x, edge_index and node of its neighbourhood, and the masks are in the
+    For a node, ``inputs`` are x, edge_index and node of its neighbourhood, and the mask is in the
     order of the distinct undirected edges ``keys``.
     """
 
     inputs: tuple[Any, ...]
-    compared: Tensor
     planted: Tensor
     keys: Tensor | None = None
 
@@ -189,15 +189,17 @@ def undirected(values: Tensor, keys: Tensor) -> Tensor:
 
 
 def node_task(graph: PlantedGraph, node: int) -> Task:
-    """Return the neighbourhood of a node, on which its class depends, and its planted edges."""
+    """Return the edges on which the output of a node depends, and which of them are planted."""
     nodes, edge_index, index, chosen = k_hop_subgraph(
-        node, HOPS + 1, graph.edge_index, relabel_nodes=True
+        node, HOPS, graph.edge_index, relabel_nodes=True
     )
-    near = k_hop_subgraph(int(index), HOPS, edge_index)[3]
-    planted = graph.group[chosen] == graph.group_of_node[node]
+    # An edge between nodes at a distance of HOPS is not read.
+    inner = k_hop_subgraph(int(index), HOPS - 1, edge_index)[0]
+    is_read = torch.isin(edge_index, inner).any(0)
+    edge_index = edge_index[:, is_read]
     keys = pair_keys(*edge_index, len(nodes))
-    inputs = graph.x[nodes], edge_index, int(index)
-    return Task(inputs, undirected(near, keys) > 0, undirected(planted, keys) > 0, keys)
+    planted = undirected(graph.group[chosen][is_read] == graph.group_of_node[node], keys) > 0
+    return Task((graph.x[nodes], edge_index, int(index)), planted, keys)
 
 
 def graph_explainers(model: GNN, tasks: list[Task], seed: int) -> Iterator[tuple[str, Explain]]:
@@ -206,12 +208,19 @@ def graph_explainers(model: GNN, tasks: list[Task], seed: int) -> Iterator[tuple
     def by_method(task: Task, method: Method) -> Tensor:
         x, edge_index, node = task.inputs
         label = model(x, edge_index)[node].argmax()[None]
+
+        def scores(count: int) -> Tensor:
+            copy = len(x) * torch.arange(count)
+            index = (edge_index[:, None] + copy[:, None]).flatten(1)
+            return log_odds(model(x.repeat(count, 1), index)[node + copy], label.expand(count))
+
         case = Case(
-            lambda: log_odds(model(x, edge_index)[node][None], label),
+            partial(scores, 1),
             torch.arange(len(x)),
             [""] * len(x),
             own=torch.tensor([node]),
             by_edge=True,
+            score_copies=scores,
         )
         values = contributions(case, method)
         position = torch.searchsorted(pair_keys(*values.pairs, len(x)), task.keys)
@@ -262,38 +271,54 @@ def graph_explainers(model: GNN, tasks: list[Task], seed: int) -> Iterator[tuple
     yield "distance alone", distance
     random = torch.Generator().manual_seed(seed)
     yield "random", lambda task: torch.rand(len(task.keys), generator=random)
+    yield "planted", lambda task: task.planted[task.keys.unique(return_inverse=True)[1]].float()
 
 
-Rows = dict[str, tuple[float, float]]
-"""AUC and seconds for a prediction, by explainer."""
+Rows = dict[str, tuple[Tensor, Tensor, float]]
+"""AUC and decrease of the probability of each prediction, and seconds for one, by explainer."""
 
 
-def measured(explainers: Iterator[tuple[str, Explain]], tasks: list[Task]) -> Rows:
+def deleted(model: nn.Module, task: Task, strengths: Tensor) -> float:
+    """Return the decrease of the probability of a class without the edges of largest strength."""
+    if task.keys is None:
+        return float("nan")
+    x, edge_index, node = task.inputs
+    largest = task.keys.unique()[strengths.topk(int(task.planted.sum())).indices]
+    rest = edge_index[:, ~torch.isin(task.keys, largest)]
+    before, after = (model(x, index)[node].softmax(-1) for index in (edge_index, rest))
+    return float((before - after)[before.argmax()])
+
+
+def measured(
+    model: nn.Module, explainers: Iterator[tuple[str, Explain]], tasks: list[Task]
+) -> Rows:
     """Measure each explainer."""
     rows = {}
     for name, explain in explainers:
-        aucs, start = [], time.process_time()
+        start = time.process_time()
         values = [explain(task).detach() for task in tasks]
         seconds = (time.process_time() - start) / len(tasks)
-        for task, of_parts in zip(tasks, values, strict=True):
-            strengths = task.strengths(of_parts)[task.compared]
-            aucs.append(float(roc_auc_score(task.planted[task.compared], strengths)))
-        rows[name] = sum(aucs) / len(aucs), seconds
-        print(f"  {name:26} {rows[name][0]:.3f} {seconds:.4f} s", flush=True)
+        strengths = [task.strengths(v) for task, v in zip(tasks, values, strict=True)]
+        pairs = list(zip(tasks, strengths, strict=True))
+        aucs = torch.tensor([float(roc_auc_score(task.planted, s)) for task, s in pairs])
+        decreases = torch.tensor([deleted(model, *pair) for pair in pairs])
+        rows[name] = aucs, decreases, seconds
+        means = f"{float(aucs.mean()):.3f}, deleted {float(decreases.mean()):.3f}"
+        print(f"  {name:20} AUC {means}, {seconds:.4f} s", flush=True)
     return rows
 
 
-def measure_graph(name: str, cases: int, seed: int) -> Rows:
+def measure_graph(name: str, seed: int, cases: int, epochs: int, weight_decay: float) -> Rows:
     """Measure AUC and time of the explainers of nodes."""
     graph = GRAPHS[name](seed)
-    model = trained(graph, seed)
+    model = trained(graph, seed, epochs, weight_decay)
     right = model(graph.x, graph.edge_index).argmax(1) == graph.y
     nodes = (right & (graph.group_of_node >= 0)).nonzero()[:, 0]
     nodes = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     tasks = [node_task(graph, node) for node in nodes[: 2 * cases].tolist()]
     # A neighbourhood without other edges has nothing to separate.
-    tasks = [task for task in tasks if not bool(task.planted[task.compared].all())][:cases]
-    return measured(graph_explainers(model, tasks, seed), tasks)
+    tasks = [task for task in tasks if not bool(task.planted.all())][:cases]
+    return measured(model, graph_explainers(model, tasks, seed), tasks)
 
 
 def random_text(random: Random) -> tuple[list[int], list[int], int]:
@@ -308,7 +333,7 @@ def random_text(random: Random) -> tuple[list[int], list[int], int]:
     return words, places[: 1 + is_negated], label
 
 
-def trained_on_words(seed: int, steps: int = 1500) -> nn.Module:
+def trained_on_words(seed: int, steps: int) -> nn.Module:
     """Train a BERT of two layers on random texts."""
     torch.manual_seed(seed)
     random = Random(seed)
@@ -361,9 +386,9 @@ def word_explainers(model: nn.Module, seed: int) -> Iterator[tuple[str, Explain]
     yield "random", lambda _: torch.rand(LENGTH, generator=generator)
 
 
-def measure_words(cases: int, seed: int) -> Rows:
+def measure_words(seed: int, cases: int, steps: int) -> Rows:
     """Measure AUC and time of the explainers of words."""
-    model, random = trained_on_words(seed), Random(seed + 1)
+    model, random = trained_on_words(seed, steps), Random(seed + 1)
     tasks: list[Task] = []
     while len(tasks) < cases:
         words, positions, label = random_text(random)
@@ -372,8 +397,24 @@ def measure_words(cases: int, seed: int) -> Rows:
         if int(prediction) == label:
             planted = torch.zeros(LENGTH, dtype=torch.bool)
             planted[positions] = True
-            tasks.append(Task((ids, prediction), torch.ones_like(planted), planted))
-    return measured(word_explainers(model, seed), tasks)
+            tasks.append(Task((ids, prediction), planted))
+    return measured(model, word_explainers(model, seed), tasks)
+
+
+def summary(models_rows: list[Rows]) -> dict[str, list[str]]:
+    """Return, by explainer, the mean AUC over all predictions, its difference to that of distance
+    alone with a standard error, the mean decrease of the probability, and the mean of the seconds.
+    """
+    cells = {}
+    for name in models_rows[0]:
+        aucs, decreases = (torch.cat([rows[name][i] for rows in models_rows]) for i in (0, 1))
+        text = f"{float(aucs.mean()):.3f}"
+        if "distance alone" in models_rows[0] and name != "distance alone":
+            ahead = aucs - torch.cat([rows["distance alone"][0] for rows in models_rows])
+            text += f" ({float(ahead.mean()):+.3f} ± {float(ahead.std()) / len(ahead) ** 0.5:.3f})"
+        seconds = sum(rows[name][2] for rows in models_rows) / len(models_rows)
+        cells[name] = [text, f"{float(decreases.mean()):.3f}", f"{seconds:.4f}"]
+    return cells
 
 
 def main() -> None:
@@ -383,22 +424,28 @@ def main() -> None:
     )
     names = [*GRAPHS, "words"]
     parser.add_argument("--data", nargs="+", choices=names, default=names, help="planted data")
-    parser.add_argument("--cases", type=int, default=40, help="number of explained predictions")
-    parser.add_argument("--seed", type=int, default=0, help="random seed of data and model")
+    parser.add_argument("--cases", type=int, default=12, help="explained predictions per model")
+    parser.add_argument("--seeds", type=int, default=3, help="number of data sets and models")
+    parser.add_argument("--epochs", type=int, default=500, help="a third of the steps for words")
+    parser.add_argument("--weight-decay", type=float, default=5e-3, help="of models of graphs")
     arguments = parser.parse_args()
-    table: dict[str, Rows] = defaultdict(dict)
+    table: dict[str, list[str]] = defaultdict(list)
     for name in arguments.data:
-        print(name)
-        measure = measure_words if name == "words" else partial(measure_graph, name)
-        for explainer, row in measure(arguments.cases, arguments.seed).items():
-            table[explainer][name] = row
-    print("| method |" + "".join(f" {n}: AUC | seconds |" for n in arguments.data))
-    for explainer, rows in table.items():
-        cells = [
-            f" {rows[n][0]:.3f} | {rows[n][1]:.4f} |" if n in rows else " | |"
-            for n in arguments.data
-        ]
-        print(f"| {explainer} |" + "".join(cells))
+        models_rows = []
+        for seed in range(arguments.seeds):
+            print(f"{name}, seed {seed}")
+            options = seed, arguments.cases
+            models_rows.append(
+                measure_words(*options, 3 * arguments.epochs)
+                if name == "words"
+                else measure_graph(name, *options, arguments.epochs, arguments.weight_decay)
+            )
+        for explainer, cells in summary(models_rows).items():
+            table[explainer] += [""] * (3 * arguments.data.index(name) - len(table[explainer]))
+            table[explainer] += cells
+    print("| method |" + "".join(f" {name}: AUC | deleted | seconds |" for name in arguments.data))
+    for explainer, cells in table.items():
+        print(f"| {explainer} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

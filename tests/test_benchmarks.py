@@ -15,6 +15,7 @@ import torch
 
 import edgewise
 from benchmarks import (
+    deletion,
     few_labels,
     few_molecules,
     long_texts,
@@ -42,6 +43,7 @@ COMMANDS = [
     ["graph_transformers", "--molecules", "4", "--rounds", "2", "--parts", "gps"],
     pytest.param(["encodings", "--molecules", "20"], marks=needs("ZINC_jtvae12k")),
     ["reading", "--edges", "2000", "--rounds", "1"],
+    ["planted", "--data", "decoys", "words", "--cases", "2", "--seeds", "1", "--epochs", "50"],
     ["graph_transformers", "--peak", "bias", "padded", "4"],
     ["graph_transformers", "--peak", "exphormer", "100", "4", "8"],
 ]
@@ -111,6 +113,24 @@ def test_the_memory_and_times_of_sparse_attention() -> None:
     assert {key: len(spent) for key, spent in found.items()} == {
         (step, side): 2 for step in ("forward", "both") for side in ("ours", "theirs")
     }
+
+
+def test_deleted_words_and_atoms_are_not_in_the_input(tmp_path: Path) -> None:
+    for package in ("lightning", "tokenizers", "scipy", "rdkit"):
+        pytest.importorskip(package)
+    assert deletion.molecules_without("CCO") == {0: "CO", 2: "CC"}, "one molecule remains"
+    run = edgewise.load(small_runs.sentences(tmp_path / "run"))
+    pair = deletion.effects(run.predictor, "a big film")
+    assert pair is not None
+    (answer,), rest = run.predict(["a big film"]), run.predict(["big film", "a film", "a big"])
+    before = torch.tensor(answer["probability"]).logit()
+    chances = [
+        row["probability"] if row["label"] == answer["label"] else 1 - row["probability"]
+        for row in rest
+    ]
+    torch.testing.assert_close(
+        pair[1], before - torch.tensor(chances).logit(), atol=1e-4, rtol=1e-3
+    )
 
 
 @pytest.mark.slow

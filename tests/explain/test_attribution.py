@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -84,6 +85,14 @@ def test_a_removed_member_is_read_by_nobody() -> None:
     assert found.method == "removed"
     last = torch.tensor([False, False, True])
     torch.testing.assert_close(without(case, last), score(x[:4]))
+
+
+def test_a_score_may_be_in_double_precision() -> None:
+    case = node_case(gat(4, 3).eval(), torch.randn(5, 4))
+    single = contributions(case, "removed")
+    double = contributions(replace(case, score=lambda: case.score().double()), "removed")
+    torch.testing.assert_close(double.edges, single.edges)
+    torch.testing.assert_close(double.members, single.members)
 
 
 @pytest.mark.parametrize("method", [name for name in get_args(Method) if name != "auto"])
@@ -296,6 +305,9 @@ def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyP
     assert contributions(case).method == "removed"
     monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
     assert contributions(case).method == "left_out"
+    layer, pool, x = MultiHeadAttention(8, 2), Pool("mean"), torch.randn(5, 8)
+    words = Case(lambda: pool(layer(x, graphs.complete()))[:1], torch.arange(5), list("abcde"))
+    assert contributions(words).method == "relevance", "for parts that are not edges"
 
 
 def test_the_page_says_which_method_is_the_default() -> None:
@@ -313,7 +325,7 @@ def test_the_page_says_which_method_is_the_default() -> None:
     assert len(rows) > 10
     for row in rows:
         run, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
-        values = [float(cell.replace("−", "-")) for cell in cells]
+        values = [float(c.replace("−", "-").replace("not measured", "-inf")) for c in cells]
         best = methods[values.index(max(values))]
         default = "attention" if run.startswith("`series`") else "removed"
         assert best == default or f"except {run.split()[0]}, where `{best}` is better" in text, run

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import edgewise
 from edgewise import explain, graphs
 from edgewise.app.cli import main
 from edgewise.app.explain import cases
+from edgewise.explain import attribution
 from edgewise.explain.attribution import outputs_of
 from tests.errors import refused
 from tests.explain import small_runs
@@ -135,6 +137,21 @@ def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
     # A word that a trained model copies carries its translation.
     (first, *_) = run.explain("the cat sat", top=1)
     assert (first.answer, first.reasons[0].part) == ("die", "the")
+
+
+@pytest.mark.parametrize("kind", ["nodes", "whole graphs"])
+def test_parts_removed_from_copies_have_the_effects_of_single_removals(
+    kind: str, run_of: RunOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = cases(run_of(kind).predictor, INPUTS[kind])
+    assert case.score_copies is not None
+    one_by_one = explain.contributions(replace(case, score_copies=None), "removed")
+    # Three copies at once, so that the last pass has fewer.
+    monkeypatch.setattr(attribution, "NODES_AT_ONCE", 3 * len(case.member) + 1)
+    packed = explain.contributions(case, "removed")
+    assert len(one_by_one.edges.unique()) > 2
+    torch.testing.assert_close(packed.edges, one_by_one.edges, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(packed.members, one_by_one.members, atol=1e-5, rtol=1e-4)
 
 
 def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> None:

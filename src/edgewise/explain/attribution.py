@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, islice
 from typing import Any, Literal, get_args
 
@@ -66,6 +66,8 @@ MOST_REMOVED = 64
 MOST_NODES = 2_000_000
 """Maximum number of parts times nodes for which ``"auto"`` chooses ``"removed"`` in a large
 graph."""
+NODES_AT_ONCE = 2**15
+"""Maximum number of nodes in the copies of an input that one forward pass evaluates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,9 @@ class Case:
         whole_graph: whether the graph has many members on which the answer does not depend.
         class_token: whether the model puts a class token before the other nodes.
         best: method that ``"auto"`` chooses; ``None``: by the number of parts.
+        score_copies: function that returns the score of the answer in each of n copies of the
+            input, ``[n]``, which is one graph without edges between copies; ``"removed"`` then
+            removes a different part from each copy. ``None``: one part per forward pass.
 
     Example:
         >>> import torch
@@ -107,6 +112,7 @@ class Case:
     whole_graph: bool = False
     class_token: bool = False
     best: Method | None = None
+    score_copies: Callable[[int], Tensor] | None = None
 
     @cached_property
     def field(self) -> ReceptiveField | None:
@@ -165,8 +171,8 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
     The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
     ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
     ``"auto"`` chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if
-    parts times nodes are at most ``MOST_NODES``), and otherwise ``"left_out"``
-    (``docs/howto/explain.md``).
+    parts times nodes are at most ``MOST_NODES``). Otherwise it chooses ``"left_out"`` for edges and
+    ``"relevance"`` for members (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
@@ -187,7 +193,9 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
         nodes = 0 if case.field is None else removals * len(case.member)
         is_fast = removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES
-        method = "removed" if is_fast else "left_out"
+        # Measured: docs/howto/explain.md.
+        fast: Method = "left_out" if case.by_edge else "relevance"
+        method = "removed" if is_fast else fast
     if method == "removed":
         return _removed(case, pairs)
     if method == "relevance":
@@ -396,19 +404,49 @@ def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
 
 def _removed(case: Case, pairs: Tensor) -> Contributions:
     """Compute the decrease of the score without each member or edge."""
-    with torch.no_grad():
-        score = case.score().sum()
     decreases = replace(_zeros(case, pairs, "removed"), directions=None)
     if case.by_edge:
-        for pair in named_pairs(case, pairs).tolist():
-            decreases.edges[pair] = score - without(case, pairs=pairs[:, pair : pair + 1]).sum()
+        named = named_pairs(case, pairs)
+        decreases.edges[named] = _decreases(case, pairs[:, named])
         if case.whole_graph and case.own is not None:
             return decreases
-    for member in listed(case).nonzero()[:, 0].tolist():
-        removed = torch.zeros(len(case.labels), dtype=torch.bool)
-        removed[member] = True
-        decreases.members[member] = score - without(case, removed).sum()
+    members = listed(case).nonzero()[:, 0]
+    decreases.members[members] = _decreases(case, members)
     return decreases
+
+
+def _decreases(case: Case, parts: Tensor) -> Tensor:
+    """Return the decrease of the score without each member ``[R]`` or pair ``[2, R]``, ``[R]``."""
+    at_once = 1 if case.score_copies is None else max(1, NODES_AT_ONCE // len(case.member))
+    scores = []
+    for chunk in parts.split(at_once, -1):
+        count, size = chunk.shape[-1], len(case.labels)
+        packed, indices = _copies(case, count), chunk + size * torch.arange(count)
+        if parts.dim() == 2:
+            out = without(packed, pairs=indices)
+        else:
+            removed = torch.zeros(len(packed.labels), dtype=torch.bool)
+            removed[indices] = True
+            out = without(packed, removed)
+        scores.append(out.reshape(count, -1).sum(1))
+    with torch.no_grad():
+        decreases = case.score().sum() - torch.cat([torch.zeros(0), *scores])
+    return decreases.to(torch.get_default_dtype())
+
+
+def _copies(case: Case, count: int) -> Case:
+    """Return a case of several copies of the input, with a score for each."""
+    if case.score_copies is None or count == 1:
+        return case
+    copy = torch.arange(count)[:, None]
+    member = torch.where(case.member < 0, -1, case.member + copy * len(case.labels))
+    return replace(
+        case,
+        score=partial(case.score_copies, count),
+        member=member.flatten(),
+        labels=[*case.labels] * count,
+        own=None if case.own is None else (case.own + copy * len(case.member)).flatten(),
+    )
 
 
 @contextmanager

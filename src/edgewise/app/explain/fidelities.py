@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from math import isnan, nan
+
 from edgewise.app.kinds import kinds
 from edgewise.app.predict.predictor import Predictor
 
-METHODS = ("removed", "left_out", "gradient", "attention", "rollout", "random")
+METHODS = (
+    "removed",
+    "left_out",
+    "gradient",
+    "relevance",
+    "integrated_gradients",
+    "attention",
+    "rollout",
+    "random",
+)
 FIDELITIES: dict[str, tuple[float, ...]] = {
-    "gat-cora": (0.224, 0.213, -0.046, 0.028, 0.034, -0.011),
-    "sst2": (0.528, 0.528, 0.518, 0.017, 0.011, -0.100),
-    "tag-ewt": (0.139, 0.122, 0.099, -0.064, -0.009, -0.085),
-    "digits": (0.717, 0.147, -0.180, -0.145, 0.034, -0.614),
-    "attentive-esol": (0.449, -0.061, -0.318, 0.293, 0.360, -0.564),
-    "gcn-cora": (0.350, 0.350, 0.350, 0.004, 0.313, -0.353),
-    "gat-enzymes": (-0.202, -0.233, -0.278, -0.378, -0.374, -0.452),
-    "gin-esol": (-1.040, -0.946, -0.946, -2.598, -2.607, -2.044),
-    "transformer-multi30k": (0.549, 0.383, 0.308, -0.315, -0.379, -0.323),
-    "bert-wikitext": (0.300, 0.153, 0.097, -0.105, 0.231, -0.216),
-    "masked-molecules": (0.155, 0.153, 0.097, 0.031, 0.052, -0.012),
-    "series": (-0.269, -0.279, -0.191, -0.047, -0.049, -0.181),
-    "sage-facebook": (0.034, -0.566, -0.619, -0.610, -0.667, -0.845),
-    "interactions": (-0.023, -0.034, -0.034, -0.086, -0.078, -0.095),
+    "gat-cora": (0.214, 0.204, -0.040, 0.090, 0.088, 0.022, 0.023, 0.006),
+    "gcn-cora": (0.342, 0.340, 0.340, 0.340, 0.342, 0.053, 0.308, -0.350),
+    "sage-facebook": (-0.349, -0.859, -0.852, -0.852, -0.846, -0.767, -0.691, -0.904),
+    "gat-enzymes": (0.003, -0.028, -0.094, -0.132, -0.122, -0.125, -0.119, -0.206),
+    "attentive-esol": (0.146, -0.238, -0.715, 0.042, -0.111, -0.041, 0.031, -0.691),
+    "gin-esol": (-0.539, -0.586, -0.586, -0.586, -0.362, -2.086, -2.064, -1.662),
+    "masked-molecules": (0.155, 0.153, 0.097, nan, nan, 0.031, 0.052, -0.012),
+    "interactions": (-0.023, -0.034, -0.034, nan, nan, -0.086, -0.078, -0.095),
+    "sst2": (0.501, 0.473, 0.466, 0.501, 0.479, -0.137, -0.110, -0.148),
+    "tag-ewt": (0.125, 0.117, 0.040, 0.122, 0.108, -0.063, -0.004, -0.051),
+    "bert-wikitext": (0.300, 0.153, 0.097, nan, nan, -0.105, 0.231, -0.216),
+    "transformer-multi30k": (0.549, 0.383, 0.308, nan, nan, -0.315, -0.379, -0.323),
+    "pairs": (0.833, 0.229, 0.359, 0.833, 0.833, 0.436, 0.446, -0.219),
+    "digits": (0.634, 0.067, -0.088, 0.208, -0.129, -0.186, 0.082, -0.642),
+    "series": (-0.155, -0.170, -0.181, -0.210, -0.134, -0.034, -0.036, -0.165),
+    "spoken-digits": (-0.096, -0.092, -0.266, -0.174, -0.157, -0.173, -0.187, -0.534),
 }
 """Mean fidelity by recipe (``python -m benchmarks.fidelity``); the table of docs/howto/explain.md
-has the same numbers."""
+has the same numbers. Methods that were not measured are nan."""
 
 
 def fidelities_for(predictor: Predictor) -> tuple[str, dict[str, float]]:
@@ -37,4 +50,5 @@ def fidelities_for(predictor: Predictor) -> tuple[str, dict[str, float]]:
         model = predictor.recipe.model.func
         measured.sort(key=lambda recipe: recipe.model.func is not model)
         name = next((recipe.name for recipe in measured), "")
-    return name, dict(zip(METHODS, FIDELITIES.get(name, ()), strict=False))
+    fidelities = dict(zip(METHODS, FIDELITIES.get(name, ()), strict=False))
+    return name, {method: value for method, value in fidelities.items() if not isnan(value)}

@@ -18,10 +18,10 @@ from edgewise.explain.attribution import Case, outputs_of
 Scores = Callable[[], Tensor]
 
 
-def model_call(predictor: Any, example: Any) -> tuple[tuple[Any, ...], Tensor]:
-    """Predict on one example, and return the positional arguments and the output of the model."""
+def model_call(predictor: Any, *examples: Any) -> tuple[tuple[Any, ...], Tensor]:
+    """Predict on a batch, and return the positional arguments and the output of the model."""
     with outputs_of(predictor.model) as calls:
-        predictor.answer([example])
+        predictor.answer(list(examples))
     return calls[-1]
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from edgewise.app.kinds.graphs.predict import GraphClasses
-from edgewise.app.predict.cases import class_case, output_rows
+from edgewise.app.predict.cases import class_case, log_odds, model_call, output_rows
 from edgewise.explain.attribution import Case
 
 
@@ -17,4 +18,10 @@ def graph_class(predictor: GraphClasses, value: Any, _: int) -> Iterator[Case]:
     inputs, out, scores = output_rows(predictor, value)
     count = inputs[0].shape[-2]
     labels = [f"node {node}" for node in range(count)]
-    yield class_case(predictor, out, scores, torch.arange(count), labels, by_edge=True)
+    example, best = predictor.prepare(value), out.argmax(-1)
+
+    def copies(count: int) -> Tensor:
+        return log_odds(model_call(predictor, *[example] * count)[1], best.expand(count))
+
+    member = torch.arange(count)
+    yield class_case(predictor, out, scores, member, labels, by_edge=True, score_copies=copies)

@@ -130,6 +130,9 @@ class NodeCases:
         def score() -> Tensor:
             return self._scores(self.model(x, graph)[answer_nodes], nodes)
 
+        def copies(count: int) -> Tensor:
+            return self.case([*nodes] * count, hops).score()
+
         return Case(
             score,
             member,
@@ -139,6 +142,7 @@ class NodeCases:
             by_edge=True,
             is_odds=self.is_odds,
             whole_graph=hops is None,
+            score_copies=copies if hops is not None and len(nodes) == 1 else None,
         )
 
     def contributions(
