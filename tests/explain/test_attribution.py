@@ -327,5 +327,5 @@ def test_the_page_says_which_method_is_the_default() -> None:
         run, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
         values = [float(c.replace("−", "-").replace("not measured", "-inf")) for c in cells]
         best = methods[values.index(max(values))]
-        default = "attention" if run.startswith("`series`") else "removed"
+        default = "integrated_gradients" if run.startswith("`series`") else "removed"
         assert best == default or f"except {run.split()[0]}, where `{best}` is better" in text, run

@@ -116,7 +116,7 @@ class RecurrentBackbone(nn.Module):
         lengths = {len(sequences[n]) for n in rows}
         if len(lengths) == 1:  # PyTorch can neither trace nor transform packed sequences.
             out, new = self.cell(torch.stack([sequences[n] for n in rows], 1), _time_first(state))
-            nodes = out.transpose(0, 1).flatten(0, 1)
+            nodes: Tensor = out.transpose(0, 1).flatten(0, 1)
         else:
             packed = pack_sequence([sequences[n] for n in rows], enforce_sorted=False)
             out, new = self.cell(packed, _time_first(state))

@@ -321,7 +321,8 @@ class LongformerBackbone(nn.Module):
 
     def _has_plain_projections(self) -> bool:
         """Return whether the matrices of K' and V' may be used without calling the modules."""
-        attentions = [layer.attention.sublayer for layer in self.layers]
+        layers: Any = self.layers
+        attentions = [layer.attention.sublayer for layer in layers]
         return all(
             is_plain(linear, nn.Linear)
             for attention in attentions

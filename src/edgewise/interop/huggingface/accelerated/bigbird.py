@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.models.big_bird.modeling_big_bird import (
     BigBirdAttention,
     BigBirdBlockSparseAttention,
@@ -75,7 +75,7 @@ class EdgewiseBigBirdAttention(BigBirdAttention):  # type: ignore[misc]
         self.self.__class__ = KINDS.get(type(self.self), type(self.self))
 
 
-KINDS = {
+KINDS: dict[type[nn.Module], type[nn.Module]] = {
     BigBirdAttention: EdgewiseBigBirdAttention,
     BigBirdSelfAttention: EdgewiseBigBirdSelfAttention,
     BigBirdBlockSparseAttention: EdgewiseBigBirdBlockSparseAttention,
@@ -92,6 +92,6 @@ def block_graphs(
     """Return graphs whose edges count once, and graphs whose edges count several more times."""
     lengths = {count} if texts is None else {tokens for tokens, _ in texts}
     return [
-        (packed_graph(copies, count, texts, device), times)
+        (packed_graph(copies, count, None if texts is None else list(texts), device), times)
         for copies, times in pattern.copies(lengths)
     ]

@@ -84,9 +84,14 @@ class WindowAttention:
                 # The softmax ignores this bias. A gradient of 0 keeps it from being an unused
                 # parameter, which DistributedDataParallel refuses.
                 query = query + 0 * self.key_global.bias.view(size)
-            maps = self.key_global, self.value_global
             of_hubs = attend_from_hubs(
-                x, query, *maps, hubs=graphs.hubs, graph=graphs.of_hubs, dropout=dropout
+                x,
+                query,
+                self.key_global,
+                self.value_global,
+                hubs=graphs.hubs,
+                graph=graphs.of_hubs,
+                dropout=dropout,
             )
             out = out.index_copy(-2, graphs.hubs, of_hubs.to(out.dtype))
         return (out.view(hidden_states.shape),)
