@@ -55,8 +55,9 @@ class NamedInterceptor(Interceptor):
             if self.name == name:
                 self._running.pop()
 
-        # Hooks of a ScriptModule would have to be compiled.
-        if isinstance(module, torch.jit.ScriptModule):
+        # Hooks of a ScriptModule would have to be compiled. A linear map calls no attention, and with
+        # hooks, models would call it instead of multiplying by its weight: other last bits.
+        if isinstance(module, torch.jit.ScriptModule) or type(module) is torch.nn.Linear:
             return
         stack.callback(module.register_forward_pre_hook(enter).remove)
         stack.callback(module.register_forward_hook(leave, always_call=True).remove)

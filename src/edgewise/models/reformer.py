@@ -551,7 +551,7 @@ def attend_in_buckets(
     merged, _ = (
         intercepted("merge_attention", merge, outputs) if is_intercepted() else merge(outputs)
     )
-    return merged.to(value.dtype).view(heads, count, -1)
+    return merged.to(value.dtype).view(heads, count, merged.shape[1:].numel())
 
 
 def _merge_rounds(
