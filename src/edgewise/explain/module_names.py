@@ -55,8 +55,8 @@ class NamedInterceptor(Interceptor):
             if self.name == name:
                 self._running.pop()
 
-        # Hooks of a ScriptModule would have to be compiled. A linear map calls no attention, and with
-        # hooks, models would call it instead of multiplying by its weight: other last bits.
+        # Hooks of a ScriptModule would have to be compiled. A linear map calls no attention, and
+        # with hooks, models would call it instead of using its weight, with other last bits.
         if isinstance(module, torch.jit.ScriptModule) or type(module) is torch.nn.Linear:
             return
         stack.callback(module.register_forward_pre_hook(enter).remove)
