@@ -40,7 +40,7 @@ PAGES = {
 }
 """Run, input and height in pixels of each picture; ``None`` for the series of the run itself."""
 ATTENTION = ("translation",)
-"""Pictures that are also taken of the tab with the attention weights."""
+"""Runs whose attention tab is pictured, too."""
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ from edgewise.explain.edges_left_out import (
     gradients_of_gains,
     gradients_of_messages,
 )
-from edgewise.graphs import Edges, Graph
+from edgewise.graphs import Graph
+from edgewise.graphs.graph import select_edges
 
 COMPUTE = {"gradient": gradients_of_gains, "left_out": effects_left_out}
 """Functions that compute the contributions of attended edges; else those of their messages."""
@@ -101,7 +102,7 @@ class Step:
         """Return a copy with only the edges of these indices; the output is unchanged."""
         call = None if self.call is None else self.call.on_edges(edges)
         weight = None if self.weight is None else self.weight.index_select(-2, edges)
-        return replace(self, call=call, weight=weight, graph=graph_on_edges(self.graph, edges))
+        return replace(self, call=call, weight=weight, graph=select_edges(self.graph, edges))
 
 
 class Tape(Interceptor):
@@ -194,8 +195,3 @@ def terms_of(call: AttentionCall) -> dict[str, Any]:
         "edge_value": call.edge_value,
         "normaliser": call.normaliser or "softmax",
     }
-
-
-def graph_on_edges(graph: Graph, edges: Tensor) -> Graph:
-    """Return a graph with all nodes and only the edges of these indices."""
-    return Edges(graph.edge_index[:, edges], graph.num_targets, graph.num_sources)

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from edgewise._utils.ragged import ranges, starts
 from edgewise.attention.hooks import ACTIVE, Interceptor, intercepting, nodes_of
-from edgewise.explain.calls import Step, Tape, graph_on_edges
+from edgewise.explain.calls import Step, Tape
 from edgewise.graphs import Edges, Graph
+from edgewise.graphs.graph import select_edges
 
 if TYPE_CHECKING:
     from edgewise.explain.attribution import Case
@@ -60,7 +61,7 @@ class Removal(Interceptor):
         edges = self.remaining_edges(graph)
         if edges is None:
             return call, graph
-        return call.on_edges(edges), graph_on_edges(graph, edges)
+        return call.on_edges(edges), select_edges(graph, edges)
 
     def aggregate(
         self,
@@ -74,7 +75,7 @@ class Removal(Interceptor):
         if edges is None:
             return compute(value, weight, graph, reduce)
         weight = None if weight is None else weight.index_select(-2, edges)
-        return compute(value, weight, graph_on_edges(graph, edges), reduce)
+        return compute(value, weight, select_edges(graph, edges), reduce)
 
 
 def remaining(graph: Graph) -> Graph:
@@ -82,7 +83,7 @@ def remaining(graph: Graph) -> Graph:
     for active in ACTIVE.get():
         if isinstance(active, Removal):
             edges = active.remaining_edges(graph)
-            graph = graph if edges is None else graph_on_edges(graph, edges)
+            graph = graph if edges is None else select_edges(graph, edges)
     return graph
 
 

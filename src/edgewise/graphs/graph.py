@@ -470,7 +470,7 @@ class Edges(Graph):
         ahead = self._sources_ahead(self.num_targets, self.num_sources)
 
         def make() -> Graph:
-            return _select_edges(self, self.source != self.target + ahead, self.segments)
+            return select_edges(self, self.source != self.target + ahead, self.segments)
 
         return self.cached("without_self_loops", make)
 
@@ -886,8 +886,11 @@ def _as_set(graph: Graph) -> Graph:
     return graph.unique() if isinstance(graph, Edges) and graph.has_duplicates else graph
 
 
-def _select_edges(graph: Graph, keep: Tensor, segments: tuple[Tensor, Tensor] | None) -> Edges:
-    return Edges(graph.edge_index[:, keep], graph.num_targets, graph.num_sources, segments)
+def select_edges(
+    graph: Graph, edges: Tensor, segments: tuple[Tensor, Tensor] | None = None
+) -> Edges:
+    """Return a graph with all nodes and only the edges of these indices, or of a mask."""
+    return Edges(graph.edge_index[:, edges], graph.num_targets, graph.num_sources, segments)
 
 
 def _raggedness(graph: Graph) -> int:
@@ -905,7 +908,7 @@ def _intersection(left: Graph, right: Graph) -> Graph:
     smaller, larger = sorted((left, right), key=lambda graph: graph.num_edges)
     smaller = _as_set(smaller)
     is_common = larger.contains(smaller.source, smaller.target)
-    return _select_edges(smaller, is_common, smaller.segments or larger.segments)
+    return select_edges(smaller, is_common, smaller.segments or larger.segments)
 
 
 def _difference(graph: Graph, others: Sequence[Graph]) -> Graph:
@@ -932,7 +935,7 @@ def _listed_difference(graph: Graph, others: Sequence[Graph]) -> Graph:
     if not shared.any():
         return graph
     if isinstance(graph, Edges):
-        return _select_edges(graph, ~shared, graph.segments)
+        return select_edges(graph, ~shared, graph.segments)
     return edges_of_keys(edge_keys(graph)[~shared].sort().values, graph)
 
 

@@ -134,7 +134,7 @@ def _ranges(start: Tensor, stop: Tensor, nodes: int) -> _Ranges:
 
 
 def _distinct_ranges(members: Graph) -> _Ranges:
-    """Return the ranges without repetitions: several targets may have the same nodes."""
+    """Return each range of nodes once; several targets can have the same range."""
     assert isinstance(members, Intervals)
     start, stop = torch.stack([members.start, members.stop]).unique(dim=1)
     return _ranges(start, stop, members.num_sources)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from math import isnan, nan
+from typing import get_args
 
 from edgewise.app.kinds import kinds
 from edgewise.app.predict.predictor import Predictor
+from edgewise.explain.attribution import Method
 
-METHODS = (
-    "removed",
-    "left_out",
-    "gradient",
-    "relevance",
-    "integrated_gradients",
-    "attention",
-    "rollout",
-    "random",
-)
+OTHERS = tuple(name for name in get_args(Method) if name not in {"auto", "removed"})
+METHODS = ("removed", *OTHERS, "random")
 FIDELITIES: dict[str, tuple[float, ...]] = {
     "gat-cora": (0.214, 0.204, -0.040, 0.090, 0.088, 0.022, 0.023, 0.006),
     "gcn-cora": (0.342, 0.340, 0.340, 0.340, 0.342, 0.053, 0.308, -0.350),

@@ -450,13 +450,15 @@ class _FirstDerivatives(torch.autograd.Function):
             with without_autocast(tensors[-1].device):
                 results = ctx.operator.formula({**leaves, **ctx.others})
             outputs = [(x, g) for x, g in zip(results, grads, strict=False) if g is not None]
-            wanted = [
+            with_cotangent = [
                 (leaf, cotangent)
                 for leaf, cotangent in zip(leaves.values(), cotangents, strict=True)
                 if cotangent is not None
             ]
-            first = _gradients(outputs, [leaf for leaf, _ in wanted])
-            pairs = [(x, c) for x, (_, c) in zip(first, wanted, strict=True) if x is not None]
+            first = _gradients(outputs, [leaf for leaf, _ in with_cotangent])
+            pairs = [
+                (x, c) for x, (_, c) in zip(first, with_cotangent, strict=True) if x is not None
+            ]
             inputs = [x for x, need in zip(tensors, needs, strict=True) if need]
             second = iter(_gradients(pairs, inputs, create_graph=again))
         return *[None] * (3 + count), *(next(second) if need else None for need in needs)
@@ -470,10 +472,10 @@ def _gradients(
     if not pairs or not inputs:
         return [None] * len(inputs)
     results, grads = zip(*pairs, strict=True)
-    found: Sequence[Tensor | None] = torch.autograd.grad(
+    gradients: Sequence[Tensor | None] = torch.autograd.grad(
         results, inputs, grads, create_graph=create_graph, allow_unused=True
     )
-    return found
+    return gradients
 
 
 def wants_gradient(tensors: Iterable[Tensor]) -> bool:

@@ -18,6 +18,7 @@ from edgewise.engines.native.operator import KernelOperator, flat, refusals, unf
 from edgewise.engines.native.terms import one_batch_axis, term_arguments
 from edgewise.engines.rows.aggregate import REDUCES, rows_aggregate
 from edgewise.engines.rows.attend import rows_attend, rows_scores
+from edgewise.engines.rows.formula import ACTIVATIONS
 from edgewise.engines.rows.layout import RowsLayout
 from edgewise.engines.rows.softmax import rows_softmax
 from edgewise.engines.triton_rows.aggregate import triton_rows_aggregate
@@ -42,13 +43,6 @@ OPERATORS = {
     ),
 }
 
-
-# For each activation of an additive score: the activation that the kernel computes, and its slope
-# below zero (None: the slope that the score defines). Identity and ReLU are leaky ReLUs.
-ACTIVATIONS = {
-    **{"leaky_relu": (0, None), "relu": (0, 0.0), "identity": (0, 1.0)},
-    **{"tanh": (1, 0.0), "gelu": (2, 0.0), "silu": (3, 0.0)},
-}
 
 FURTHER = ((2e6, "element, far"), (1e7, "element, farther"), (5e7, "element, farthest"))
 """Pairs of a size in bytes and the name of a cost in ``costs.json``.

@@ -14,8 +14,12 @@ from edgewise.engines.native.operator import Inputs
 from edgewise.engines.reference import EdgeLayout
 from edgewise.engines.rows.layout import Sides, SortedEdges, num_rows
 
-ACTIVATIONS = ("leaky_relu", "tanh", "gelu", "silu")
-"""Activations of an additive score by their number in the kernels."""
+# For each activation of an additive score: the activation that the kernel computes, and its slope
+# below zero (None: the slope that the score defines). Identity and ReLU are leaky ReLUs.
+ACTIVATIONS: dict[str, tuple[int, float | None]] = {
+    **{"leaky_relu": (0, None), "relu": (0, 0.0), "identity": (0, 1.0)},
+    **{"tanh": (1, 0.0), "gelu": (2, 0.0), "silu": (3, 0.0)},
+}
 
 
 def edge_layout(by_target: Sides, num_sources: int) -> EdgeLayout:
@@ -54,7 +58,7 @@ def _score(inputs: Inputs) -> Score:
         return None
     if inputs["score"] == 1:
         return Dot(inputs["scale"])
-    activation = ACTIVATIONS[inputs["activation"]]
+    activation = next(n for n, (number, _) in ACTIVATIONS.items() if number == inputs["activation"])
     return Additive(activation, inputs.get("score_weight"), inputs["slope"])
 
 

@@ -211,11 +211,8 @@ class TilesAttend(AttentionOperator):
         if bias is not None and "bias_index" in inputs:
             index: Tensor = inputs["bias_index"]
             if "target_place" in inputs:
-                places = (
-                    inputs["source_place"][layout.source],
-                    inputs["target_place"][layout.target],
-                )
-                index = index[places[0] - places[1]]
+                source = inputs["source_place"][layout.source]
+                index = index[source - inputs["target_place"][layout.target]]
             bias = TableBias(index, bias[0])
         call = AttentionCall(
             query,

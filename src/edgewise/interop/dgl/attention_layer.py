@@ -30,6 +30,7 @@ class AttentionLayer(nn.Module):
         allow_zero_in_degree: bool,
     ) -> None:
         super().__init__()
+        self._has_pair = isinstance(in_feats, tuple)
         self._in_src_feats, self._in_dst_feats = (
             in_feats if isinstance(in_feats, tuple) else (in_feats, in_feats)
         )
@@ -42,6 +43,24 @@ class AttentionLayer(nn.Module):
 
     def _linear(self, width: int, bias: bool = False) -> nn.Linear:
         return nn.Linear(width, self._num_heads * self._out_feats, bias=bias)
+
+    def _add_projections(self) -> None:
+        """Define ``fc``, or ``fc_src`` and ``fc_dst`` if sources and targets have own features."""
+        if self._has_pair:
+            self.fc_src = self._linear(self._in_src_feats)
+            self.fc_dst = self._linear(self._in_dst_feats)
+        else:
+            self.fc = self._linear(self._in_src_feats)
+
+    def _projected(
+        self, source: Tensor, target: Tensor, *, is_shared: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return the projections of sources and targets; shared features are projected once."""
+        maps = (self.fc_src, self.fc_dst) if self._has_pair else (self.fc, self.fc)
+        sources = self._heads(maps[0], source)
+        if is_shared:
+            return sources, sources[..., : len(target), :, :]
+        return sources, self._heads(maps[1], target)
 
     def _add_residual(self, residual: bool, bias: bool) -> None:
         """Define ``res_fc``: a linear map, the identity if the widths agree, or None."""

@@ -30,11 +30,7 @@ class DotGatConv(AttentionLayer):
         allow_zero_in_degree: bool = False,
     ) -> None:
         super().__init__(in_feats, out_feats, num_heads, allow_zero_in_degree)
-        if isinstance(in_feats, tuple):
-            self.fc_src = self._linear(self._in_src_feats)
-            self.fc_dst = self._linear(self._in_dst_feats)
-        else:
-            self.fc = self._linear(self._in_src_feats)
+        self._add_projections()
 
     def forward(self, graph: Any, feat: Features, get_attention: bool = False) -> Any:
         """Return ``[N_dst, H, out_feats]`` from features ``[N, in_feats]``, or from a pair.
@@ -42,10 +38,5 @@ class DotGatConv(AttentionLayer):
         With ``get_attention``, return also the attention ``[E, H, 1]``.
         """
         graph, source, target = self._inputs(graph, feat)
-        if isinstance(feat, tuple):
-            key = self._heads(self.fc if hasattr(self, "fc") else self.fc_src, source)
-            query = self._heads(self.fc if hasattr(self, "fc") else self.fc_dst, target)
-        else:
-            key = self._heads(self.fc, source)
-            query = key[..., : len(target), :, :]
+        key, query = self._projected(source, target, is_shared=not isinstance(feat, tuple))
         return self._attend((query, key, key), graph, target, get_attention=get_attention)

@@ -41,11 +41,7 @@ class GATConv(AttentionLayer):
         bias: bool = True,
     ) -> None:
         super().__init__(in_feats, out_feats, num_heads, allow_zero_in_degree)
-        if isinstance(in_feats, tuple):
-            self.fc_src = self._linear(self._in_src_feats)
-            self.fc_dst = self._linear(self._in_dst_feats)
-        else:
-            self.fc = self._linear(self._in_src_feats)
+        self._add_projections()
         self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.feat_drop, self.attn_drop = nn.Dropout(feat_drop), nn.Dropout(attn_drop)
@@ -83,11 +79,7 @@ class GATConv(AttentionLayer):
         is_shared = not isinstance(feat, tuple)
         source = self.feat_drop(source)
         target = source[: len(target)] if is_shared else self.feat_drop(target)
-        value = self._heads(self.fc if hasattr(self, "fc") else self.fc_src, source)
-        if is_shared:
-            target_value = value[..., : len(target), :, :]
-        else:
-            target_value = self._heads(self.fc if hasattr(self, "fc") else self.fc_dst, target)
+        value, target_value = self._projected(source, target, is_shared=is_shared)
         key = (value * self.attn_l).sum(-1, keepdim=True)
         query = (target_value * self.attn_r).sum(-1, keepdim=True)
         return self._attend(

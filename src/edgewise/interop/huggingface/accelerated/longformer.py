@@ -13,7 +13,8 @@ from transformers.models.longformer.modeling_longformer import LongformerSelfAtt
 from edgewise._utils.torch_internals import is_plain
 from edgewise.attention.attend import attend
 from edgewise.attention.hooks import head_outputs_are_changed, nodes_are
-from edgewise.graphs import Edges, Graph, Intervals, empty, hubs, window
+from edgewise.graphs import Graph, Intervals, empty, hubs, window
+from edgewise.graphs.graph import select_edges
 from edgewise.interop.huggingface.masks import block_diagonal, place
 from edgewise.models.longformer import attend_from_hubs, token_nodes
 
@@ -149,13 +150,6 @@ def _graphs_of_text(kind: Tensor, radius: int, heads: int) -> tuple[Graph, Graph
     of_hubs: Graph = Intervals(start, end, count)
     if len(tokens) < stop - first:
         is_token = kind != PADDING
-        local = _select_edges(local, is_token, is_token)
-        of_hubs = _select_edges(of_hubs, torch.ones(targets, dtype=torch.bool), is_token)
+        local = select_edges(local, is_token[local.source] & is_token[local.target])
+        of_hubs = select_edges(of_hubs, is_token[of_hubs.source])
     return local, of_hubs
-
-
-def _select_edges(graph: Graph, targets: Tensor, sources: Tensor) -> Graph:
-    """Return the edges between the targets and sources where the masks are True."""
-    source, target = graph.edge_index
-    edge_index = graph.edge_index[:, sources[source] & targets[target]]
-    return Edges(edge_index, graph.num_targets, graph.num_sources)
