@@ -27,14 +27,14 @@ def dropout_mask(
     edge = torch.arange(first_edge, first_edge + edges, device=like.device)[None, :, None]
     head = torch.arange(heads, device=like.device)
     member = torch.arange(batch, device=like.device)[:, None, None]
-    word = _mix((seed & WORD) ^ _mix(edge & WORD))
-    word = _mix(word ^ _mix((head + 0x9E3779B9) & WORD))
-    word = _mix(word ^ _mix((member + (seed >> 32)) & WORD))
+    word = mix((seed & WORD) ^ mix(edge & WORD))
+    word = mix(word ^ mix((head + 0x9E3779B9) & WORD))
+    word = mix(word ^ mix((member + (seed >> 32)) & WORD))
     is_kept = (word >= int(probability * 2**32)).to(like.dtype)
     return is_kept / (1.0 - probability) if probability < 1 else torch.zeros_like(is_kept)
 
 
-def _mix(word: Tensor) -> Tensor:
+def mix(word: Tensor) -> Tensor:
     """Hash 32-bit integers with lowbias32, a bijective hash (C. Wellons, hash-prospector)."""
     word = word ^ (word >> 16)
     word = (word * 0x7FEB352D) & WORD

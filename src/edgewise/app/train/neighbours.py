@@ -1,4 +1,4 @@
-"""Neighbour sampling: mini-batches of subgraphs of a large graph, in plain PyTorch."""
+"""Neighbour sampling: mini-batches of subgraphs of a large graph."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise._utils.errors import ArgumentError
-from edgewise._utils.ragged import ranges, starts
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.sampled import SampledLoader
+from edgewise.engines.native.sampling import sample_edges
 from edgewise.graphs import Graph, check_square, edges
-from edgewise.graphs.random import distinct_numbers
 
 
 @dataclass(frozen=True)
@@ -69,11 +68,10 @@ class NeighbourSampler:
         self.fanouts = list(fanouts)
         self.num_nodes = graph.num_targets
         target, self._edge = graph.target.cpu().sort(stable=True)
-        self._source = graph.source.cpu()[self._edge]
-        self._degree = torch.bincount(target, minlength=self.num_nodes)
-        self._first = starts(self._degree)
+        self._column = graph.source.cpu()[self._edge].int()
+        self._pointer = torch.searchsorted(target, torch.arange(self.num_nodes + 1))
         # Position of each node in the current sample; all -1 between two calls.
-        self._local = torch.full((self.num_nodes,), -1)
+        self._local = torch.full((self.num_nodes,), -1, dtype=torch.int32)
 
     def sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:
         """Sample the neighbourhood of distinct seed nodes ``[B]``.
@@ -82,39 +80,22 @@ class NeighbourSampler:
             ArgumentError: a seed node is repeated or not in the graph.
         """
         self._check(seeds)
-        local, nodes, frontier = self._local, [seeds], seeds
-        local[seeds] = torch.arange(len(seeds))
-        count, slots = len(seeds), []
+        seed = int(torch.randint(2**63 - 1, (), generator=generator))
+        self._local[seeds] = torch.arange(len(seeds), dtype=torch.int32)
+        nodes, hops, count = [seeds.contiguous()], [], len(seeds)
         for fanout in self.fanouts:
-            slot = self._draw(frontier, fanout, generator)
-            source = self._source[slot]
-            frontier = source[local[source] < 0].unique()
-            local[frontier] = torch.arange(count, count + len(frontier))
-            count += len(frontier)
-            nodes.append(frontier)
-            slots.append(slot)
-        node, slot = torch.cat(nodes), torch.cat(slots)
-        target = torch.searchsorted(self._first + self._degree, slot, right=True)
-        pairs = torch.stack([local[self._source[slot]], local[target]])
-        local[node] = -1
-        return Neighbourhood(node, edges(pairs, count), self._edge[slot], len(seeds))
-
-    def _draw(self, targets: Tensor, fanout: int, generator: Generator) -> Tensor:
-        """Sample incoming edges; return their positions among all edges sorted by target."""
-        degree, first = self._degree[targets], self._first[targets]
-        takes_all = degree <= fanout if fanout >= 0 else torch.ones_like(degree, dtype=torch.bool)
-        every = ranges(first[takes_all], degree[takes_all])
-        if takes_all.all():
-            return every
-        large_degree = degree[~takes_all]
-
-        def draw(below: Tensor) -> Tensor:
-            return (
-                torch.rand(len(large_degree), generator=generator, dtype=torch.double) * below
-            ).long()
-
-        nth = distinct_numbers(len(large_degree), fanout, large_degree, draw)
-        return torch.cat([every, (first[~takes_all, None] + nth).flatten()])
+            hops.append(
+                sample_edges(
+                    nodes[-1], self._pointer, self._column, fanout, seed, self._local, count
+                )
+            )
+            nodes.append(hops[-1].node)
+            count += len(nodes[-1])
+        node, edge = torch.cat(nodes), torch.cat([hop.edge for hop in hops])
+        self._local[node] = -1
+        pairs = [torch.cat([getattr(hop, end) for hop in hops]) for end in ("source", "target")]
+        graph = edges(torch.stack(pairs), count)
+        return Neighbourhood(node, graph, self._edge[edge], len(seeds))
 
     def _check(self, seeds: Tensor) -> None:
         strange = (seeds < 0) | (seeds >= self.num_nodes)

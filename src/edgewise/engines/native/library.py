@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from ctypes import c_int32, c_int64, c_void_p
+from ctypes import c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     try:
         loaded = ctypes.CDLL(str(path))
         loaded.ew_abi.restype = ctypes.c_char_p
-        for function in (*KERNELS, "ew_tiles_pieces", "ew_tiles_visits"):
+        for function in (*KERNELS, "ew_tiles_pieces", "ew_tiles_visits", "ew_sample"):
             getattr(loaded, function)
     except (OSError, AttributeError):  # The library is damaged or has another version.
         return None, f"{path} does not load or has another version ({_remedy()})"
@@ -76,6 +76,12 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     loaded.ew_sum.restype = None
     loaded.ew_tiles_pieces.argtypes = (*[c_int64] * 3, *[c_void_p] * 10)
     loaded.ew_tiles_visits.argtypes = (c_int64, *[c_void_p] * 3, c_int64, *[c_void_p] * 5)
+    loaded.ew_sample.argtypes = (
+        *(c_int64, *[c_void_p] * 3),
+        *(c_int64, c_uint64, c_int64),
+        *[c_void_p] * 5,
+    )
+    loaded.ew_sample.restype = c_int64
     loaded.ew_set_team.argtypes = (c_void_p,)
     loaded.ew_set_team(_openmp_team())
     return loaded, ""
