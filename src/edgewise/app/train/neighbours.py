@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,11 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.ragged import ranges, starts
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.sampled import SampledLoader
-from edgewise.engines.native.sampling import sample_edges
+from edgewise.app.train.sampled import SampledSplit
+from edgewise.app.train.splits import Loader
+from edgewise.engines.native.sampling import SortedGraph, sample_edges
 from edgewise.graphs import Graph, check_square, edges
 
 
@@ -57,19 +60,13 @@ class NeighbourSampler:
     """
 
     def __init__(self, graph: Graph, fanouts: Sequence[int]) -> None:
-        if not fanouts or any(k < 1 and k != -1 for k in fanouts):
-            raise ArgumentError(
-                "fanouts",
-                expected="one number per layer, above 0, or -1 for all edges",
-                got=repr(list(fanouts)),
-                remedy="choose for example [10, 10]",
-            )
+        check_fanouts(fanouts)
         check_square(graph, "number the nodes of both types together, from 0")
         self.fanouts = list(fanouts)
         self.num_nodes = graph.num_targets
         target, self._edge = graph.target.cpu().sort(stable=True)
-        self._column = graph.source.cpu()[self._edge].int()
-        self._pointer = torch.searchsorted(target, torch.arange(self.num_nodes + 1))
+        pointer = torch.searchsorted(target, torch.arange(self.num_nodes + 1))
+        self._sorted = SortedGraph(pointer, graph.source.cpu()[self._edge].int())
         # Position of each node in the current sample; all -1 between two calls.
         self._local = torch.full((self.num_nodes,), -1, dtype=torch.int32)
 
@@ -84,13 +81,12 @@ class NeighbourSampler:
         self._local[seeds] = torch.arange(len(seeds), dtype=torch.int32)
         nodes, hops, count = [seeds.contiguous()], [], len(seeds)
         for fanout in self.fanouts:
-            hops.append(
-                sample_edges(
-                    nodes[-1], self._pointer, self._column, fanout, seed, self._local, count
-                )
+            hop = sample_edges(
+                self._sorted, nodes[-1], fanout, seed=seed, local=self._local, count=count
             )
-            nodes.append(hops[-1].node)
-            count += len(nodes[-1])
+            hops.append(hop)
+            nodes.append(hop.node)
+            count += len(hop.node)
         node, edge = torch.cat(nodes), torch.cat([hop.edge for hop in hops])
         self._local[node] = -1
         pairs = [torch.cat([getattr(hop, end) for hop in hops]) for end in ("source", "target")]
@@ -115,9 +111,22 @@ class NeighbourSampler:
             )
 
 
+def check_fanouts(
+    fanouts: Sequence[int], argument: str = "fanouts", *, empty: bool = False
+) -> None:
+    """Raise ArgumentError unless each of the ``fanouts`` is positive or -1, and there is one."""
+    if not (fanouts or empty) or any(k < 1 and k != -1 for k in fanouts):
+        raise ArgumentError(
+            argument,
+            expected="one number per layer, above 0, or -1 for all edges",
+            got=repr(list(fanouts)),
+            remedy="choose for example [10, 10]",
+        )
+
+
 def neighbour_batches(
     sampler: NeighbourSampler, x: Tensor, target: Tensor, nodes: Tensor, *, size: int, seed: int
-) -> SampledLoader:
+) -> Loader:
     """Return a loader of neighbourhoods of the training nodes ``[M]``, shuffled and sampled anew in
     every epoch, with inputs ``(x [n, F], graph)`` and the targets of ``size`` seed nodes.
 
@@ -132,16 +141,35 @@ def neighbour_batches(
         >>> len(loader)
         3
     """
+    return neighbour_split(sampler, x, target, nodes, size).loader(size, seed)
+
+
+def neighbour_split(
+    sampler: NeighbourSampler, x: Tensor, target: Tensor, nodes: Tensor, size: int
+) -> SampledSplit:
+    """Return the split whose loader is :func:`neighbour_batches`; ``x`` may be sparse CSR."""
 
     def draw(index: Tensor, generator: Generator) -> Batch:
-        neighbourhood = sampler.sample(nodes[index], generator)
-        return Batch(
-            (x[neighbourhood.nodes], neighbourhood.graph),
-            target[nodes[index]],
-            torch.arange(neighbourhood.count),
-        )
+        seeds = nodes[index]
+        neighbourhood = sampler.sample(seeds, generator)
+        inputs = _rows(x, neighbourhood.nodes), neighbourhood.graph
+        return Batch(inputs, target[seeds], torch.arange(neighbourhood.count))
 
-    return SampledLoader(draw, len(nodes), size, seed)
+    return SampledSplit.of(draw, len(nodes), size)
+
+
+def _rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return rows of a dense or ``torch.sparse_csr`` matrix."""
+    if x.layout is torch.strided:
+        return x[index]
+    first = x.crow_indices()[index]
+    number = x.crow_indices()[index + 1] - first
+    entries, pointer = ranges(first, number), torch.cat([starts(number), number.sum()[None]])
+    shape = len(index), x.shape[1]
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # CSR is in beta state.
+        return torch.sparse_csr_tensor(
+            pointer, x.col_indices()[entries], x.values()[entries], shape
+        )
 
 
 def from_pyg_loader(loader: Iterable[Any]) -> Iterator[Batch]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from edgewise._utils.arguments import check_range
+from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.batches import UNLABELLED, Batch
+from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts, neighbour_split
 from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.splits import Data, Split
 from edgewise.graphs import Graph, edges
@@ -45,9 +48,46 @@ class NodeGraph(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeData(Data):
-    """Base class of node classification data; a batch is the graph with the targets of a split."""
+    """Base class of node classification data; a batch is the graph with the targets of a split.
+
+    Attributes:
+        unlabelled: whether training is semi-supervised: the training batch has all nodes, with
+            target -100 for those not in the training set, for
+            :class:`~edgewise.app.kinds.nodes.Consistency`.
+        fanouts: for large graphs, maximum numbers of edges into a node that are sampled, one for
+            each layer of the model. Training batches are then the sampled neighbourhoods of
+            ``batch_size`` training nodes; validation and test use all edges.
+        batch_size: number of training nodes of a batch with ``fanouts``.
+    """
 
     provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+
+    unlabelled: bool = field(default=False, kw_only=True)
+    fanouts: tuple[int, ...] = field(default=(), kw_only=True)
+    batch_size: int = field(default=512, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_range("data.batch_size", self.batch_size, "choose for example 512", least=1)
+        check_fanouts(self.fanouts, "data.fanouts", empty=True)
+        if self.fanouts and self.unlabelled:
+            raise ArgumentError(
+                "data.fanouts",
+                expected="no fanouts for a loss over all nodes",
+                got=", ".join(map(str, self.fanouts)),
+                remedy="leave out data.fanouts, or use a recipe without data.unlabelled",
+            )
+
+    def node_splits(
+        self, x: Tensor, graph: Graph, y: Tensor, nodes: Mapping[str, Tensor]
+    ) -> dict[str, Split]:
+        """Return the splits with targets ``y [N, ...]`` of ``nodes``, by name."""
+        splits = {name: node_split(x, graph, y[index], index) for name, index in nodes.items()}
+        if self.unlabelled:
+            splits["train"] = semi_supervised_split(x, graph, y, nodes["train"])
+        elif self.fanouts:
+            sampler = NeighbourSampler(graph, self.fanouts)
+            splits["train"] = neighbour_split(sampler, x, y, nodes["train"], self.batch_size)
+        return splits
 
     @abstractmethod
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:

@@ -39,8 +39,6 @@ from edgewise.app.kinds.nodes.data import (
     csr,
     graph_record,
     identity,
-    node_split,
-    semi_supervised_split,
 )
 from edgewise.app.train.edge_splits import both_ways, distinct
 from edgewise.app.train.folds import fill_splits
@@ -106,9 +104,6 @@ class NodeFiles(NodeData):
             ``columns``.
         val, test: fractions of the labelled nodes, for a split that the file does not have.
         split_seed: random seed of the split.
-        unlabelled: whether training is semi-supervised: the training batch has all nodes, with
-            target -100 for those not in the training set, for
-            :class:`~edgewise.app.kinds.nodes.Consistency`.
 
     Example:
         >>> import pandas as pd
@@ -135,9 +130,9 @@ class NodeFiles(NodeData):
     val: float = 0.1
     test: float = 0.2
     split_seed: int = 0
-    unlabelled: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         take_frames(self, "nodes", "edges")
         check_choice("data.scale", self.scale, get_args(FeatureScaling))
         check_choice("data.task_type", self.task_type, get_args(TaskType))
@@ -302,20 +297,14 @@ class NodeFiles(NodeData):
             standard = Standardisation.of(nodes.x[filled])
         x = scaled(nodes.x, scale, standard) if nodes.names else identity(len(nodes.ids))
         node_graph = NodeGraph(nodes.ids, x, self._edge_index(nodes))
-        graph = node_graph.graph
-        train, val, test = (
-            node_split(x, graph, y[indices[name]], indices[name])
-            for name in ("train", "val", "test")
-        )
-        if self.unlabelled:
-            if numeric:
-                raise ArgumentError(
-                    "data.unlabelled",
-                    expected="classes to predict, if nodes without labels are used in training",
-                    got="numbers to predict",
-                    remedy="use the recipe nodes, or --data.task_type classification",
-                )
-            train = semi_supervised_split(x, graph, y, indices["train"])
+        if self.unlabelled and numeric:
+            raise ArgumentError(
+                "data.unlabelled",
+                expected="classes to predict, if nodes without labels are used in training",
+                got="numbers to predict",
+                remedy="use the recipe nodes, or --data.task_type classification",
+            )
+        splits = self.node_splits(x, node_graph.graph, y, indices)
         preprocessing = graph_record(node_graph, labels) | {
             "features": nodes.names,
             "column": nodes.id_column,
@@ -324,13 +313,13 @@ class NodeFiles(NodeData):
             "std": standard.std,
         }
         sizes = {"in_width": x.shape[1], "out_width": len(labels) or 1}
-        train = replace(train, target_scale=TargetScale.of(targets))
+        train = replace(splits["train"], target_scale=TargetScale.of(targets))
         counts = class_counts(y[indices["train"]], len(labels)) if labels else ()
         return Splits(
             sizes,
             train,
-            val,
-            test,
+            splits["val"],
+            splits["test"],
             batch_size=1,
             preprocessing=preprocessing,
             targets=targets,

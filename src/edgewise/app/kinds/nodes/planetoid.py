@@ -26,8 +26,6 @@ from edgewise.app.kinds.nodes.data import (
     NodeGraph,
     csr,
     graph_record,
-    node_split,
-    semi_supervised_split,
 )
 from edgewise.app.train.splits import Splits
 
@@ -60,8 +58,6 @@ class Planetoid(NodeData):
         name: ``"Cora"``, ``"CiteSeer"`` or ``"PubMed"``.
         normalize: whether to divide the word counts of each paper by their sum.
         sparse: whether to store the features as ``torch.sparse_csr``; about 1 % are not zero.
-        unlabelled: whether the training batch has all papers, with target -100 for papers without a
-            training label, for losses that use unlabelled nodes, such as consistency.
 
     Example:
         >>> from edgewise.app.kinds.nodes import Planetoid
@@ -75,9 +71,9 @@ class Planetoid(NodeData):
     name: Name = "Cora"
     normalize: bool = True
     sparse: bool = True
-    unlabelled: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("data.name", self.name, NAMES)
 
     @property
@@ -93,9 +89,7 @@ class Planetoid(NodeData):
             x = csr(x)
         node_graph = NodeGraph(list(map(str, range(len(x)))), x, edge_index)
         graph, num_classes = node_graph.graph, int(y.max()) + 1
-        splits = {name: node_split(x, graph, y[i], i) for name, i in index.items()}
-        if self.unlabelled:
-            splits["train"] = semi_supervised_split(x, graph, y, index["train"])
+        splits = self.node_splits(x, graph, y, index)
         classes = CLASSES.get(self.name) or [str(c) for c in range(num_classes)]
         return Splits(
             {"in_width": x.shape[1], "out_width": num_classes},
