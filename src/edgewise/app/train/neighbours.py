@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ class NeighbourSampler:
     L layers give the seed nodes the same outputs as on the whole graph.
 
     Args:
-        graph: the whole graph, with as many targets as sources.
+        graph: the whole graph, with as many targets as sources, or its edges sorted by target.
         fanouts: edges per node in each hop, starting at the seed nodes; -1 takes all.
 
     Raises:
@@ -59,16 +60,25 @@ class NeighbourSampler:
         True
     """
 
-    def __init__(self, graph: Graph, fanouts: Sequence[int]) -> None:
+    def __init__(self, graph: Graph | SortedGraph, fanouts: Sequence[int]) -> None:
         check_fanouts(fanouts)
-        check_square(graph, "number the nodes of both types together, from 0")
         self.fanouts = list(fanouts)
-        self.num_nodes = graph.num_targets
-        target, self._edge = graph.target.cpu().sort(stable=True)
-        pointer = torch.searchsorted(target, torch.arange(self.num_nodes + 1))
-        self._sorted = SortedGraph(pointer, graph.source.cpu()[self._edge].int())
+        self._edge: Tensor | None = None
+        if isinstance(graph, Graph):
+            check_square(graph, "number the nodes of both types together, from 0")
+            target, self._edge = graph.target.cpu().sort(stable=True)
+            pointer = torch.searchsorted(target, torch.arange(graph.num_targets + 1))
+            graph = SortedGraph(pointer, graph.source.cpu()[self._edge].int())
+        self._sorted, self.num_nodes = graph, len(graph.pointer) - 1
         # Position of each node in the current sample; all -1 between two calls.
         self._local = torch.full((self.num_nodes,), -1, dtype=torch.int32)
+
+    def with_fanouts(self, fanouts: Sequence[int]) -> NeighbourSampler:
+        """Return a sampler of the same graph with other fanouts."""
+        sampler = copy(self)
+        check_fanouts(fanouts)
+        sampler.fanouts = list(fanouts)
+        return sampler
 
     def sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:
         """Sample the neighbourhood of distinct seed nodes ``[B]``.
@@ -91,7 +101,9 @@ class NeighbourSampler:
         self._local[node] = -1
         pairs = [torch.cat([getattr(hop, end) for hop in hops]) for end in ("source", "target")]
         graph = edges(torch.stack(pairs), count)
-        return Neighbourhood(node, graph, self._edge[edge], len(seeds))
+        return Neighbourhood(
+            node, graph, edge if self._edge is None else self._edge[edge], len(seeds)
+        )
 
     def _check(self, seeds: Tensor) -> None:
         strange = (seeds < 0) | (seeds >= self.num_nodes)
@@ -152,13 +164,13 @@ def neighbour_split(
     def draw(index: Tensor, generator: Generator) -> Batch:
         seeds = nodes[index]
         neighbourhood = sampler.sample(seeds, generator)
-        inputs = _rows(x, neighbourhood.nodes), neighbourhood.graph
+        inputs = rows_of(x, neighbourhood.nodes), neighbourhood.graph
         return Batch(inputs, target[seeds], torch.arange(neighbourhood.count))
 
     return SampledSplit.of(draw, len(nodes), size)
 
 
-def _rows(x: Tensor, index: Tensor) -> Tensor:
+def rows_of(x: Tensor, index: Tensor) -> Tensor:
     """Return rows of a dense or ``torch.sparse_csr`` matrix."""
     if x.layout is torch.strided:
         return x[index]

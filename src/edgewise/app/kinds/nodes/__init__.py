@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
 from edgewise.app.kinds.nodes import reasons, recipes
+from edgewise.app.kinds.nodes.arrays import ArrayNodes, NodeArrays, node_reasons
 from edgewise.app.kinds.nodes.data import NodeData, is_large
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.kinds.nodes.planetoid import Planetoid
@@ -12,14 +13,14 @@ from edgewise.app.kinds.nodes.reasons import NodeCases
 from edgewise.app.kinds.nodes.task import Consistency
 from edgewise.app.train.tasks.classification import Classification
 
-__all__ = ["KIND", "Consistency", "NodeCases", "NodeFiles", "Planetoid"]
+__all__ = ["KIND", "Consistency", "NodeArrays", "NodeCases", "NodeFiles", "Planetoid"]
 
 KIND = Kind(
     "nodes",
     recipes=recipes_in(recipes),
-    data={"node_files": NodeFiles, "planetoid": Planetoid},
+    data={"node_arrays": NodeArrays, "node_files": NodeFiles, "planetoid": Planetoid},
     tasks={"consistency": Consistency},
-    predictors=(NodeClasses, NodeProperties),
+    predictors=(NodeClasses, NodeProperties, ArrayNodes),
     baselines=(
         Baselines(
             "classes of nodes",
@@ -30,8 +31,20 @@ KIND = Kind(
             "train,graphs",
             is_large=is_large,
         ),
+        Baselines(
+            "classes of nodes on disk",
+            "nodes-on-disk",
+            NodeArrays,
+            (Classification,),
+            "edgewise.app.kinds.nodes.arrays_baseline",
+            is_large=lambda _: True,
+        ),
     ),
-    cases={NodeClasses: reasons.node_class, NodeProperties: reasons.node_class},
+    cases={
+        NodeClasses: reasons.node_class,
+        NodeProperties: reasons.node_class,
+        ArrayNodes: node_reasons,
+    },
 )
 
 

@@ -14,6 +14,7 @@ from edgewise._utils.ragged import ranges
 from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.kinds.nodes.predict import NodeProperties, OnNodes
 from edgewise.app.predict.cases import log_odds
+from edgewise.app.train.neighbours import rows_of
 from edgewise.attention.hooks import intercepting
 from edgewise.explain.attribution import Case, Contributions, Method, contributions
 from edgewise.explain.calls import Tape
@@ -201,15 +202,3 @@ class NodeCases:
             blocks_of_edges.append(torch.stack([source[inside], target[inside]]) + start)
             new_index[block] = -1
         return torch.cat(blocks_of_edges, dim=1)
-
-
-def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
-    """Select rows of a dense or compressed sparse matrix."""
-    if x.layout is torch.strided:
-        return x[nodes]
-    start, count = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
-    positions = ranges(start, count)
-    rows = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    shape = (len(nodes), x.shape[1])
-    columns, values = x.col_indices()[positions], x.values()[positions]
-    return torch.sparse_csr_tensor(rows, columns, values, shape, check_invariants=False)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from edgewise import models
+from edgewise.app.kinds.nodes.arrays import NodeArrays
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.kinds.nodes.planetoid import Planetoid
 from edgewise.app.kinds.nodes.task import Consistency
@@ -131,6 +132,15 @@ nodes = Recipe(
     optimizer=OptimizerSettings("adam", lr=0.01, weight_decay=5e-4),
     schedule=ConstantSchedule(),
     trainer=TrainerSettings(epochs=300, patience=100, monitor="val/loss", mode="min"),
+)
+
+nodes_on_disk = replace(
+    nodes,
+    name="nodes-on-disk",
+    summary="GraphSAGE on a graph that does not fit in memory: --data.path with arrays on disk",
+    model=partial(models.graphsage, width=64, depth=2),
+    data=NodeArrays(),
+    trainer=TrainerSettings(epochs=5, monitor="val/loss", mode="min"),
 )
 
 nodes_few_labels = replace(
