@@ -22,14 +22,8 @@ from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Data, Loader, Splits
 
-AUGMENTATION: Mapping[str, Any] = {
-    "word_dropout": 0.0,
-    "warp": 0.0,
-    "flip": False,
-    "fanouts": (),
-}
-"""Fields of data sets that control random augmentation or sampling, with the values that turn it
-off."""
+AUGMENTATION: Mapping[str, Any] = {"word_dropout": 0.0, "warp": 0.0, "flip": False}
+"""Fields of data sets that control random augmentation, with the values that turn it off."""
 
 
 @dataclass(frozen=True)

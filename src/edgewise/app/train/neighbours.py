@@ -14,8 +14,7 @@ from torch import Generator, Tensor
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import ranges, starts
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.sampled import SampledSplit
-from edgewise.app.train.splits import Loader
+from edgewise.app.train.sampled import SampledLoader
 from edgewise.engines.native.sampling import SortedGraph, sample_edges
 from edgewise.graphs import Graph, check_square, edges
 
@@ -138,9 +137,10 @@ def check_fanouts(
 
 def neighbour_batches(
     sampler: NeighbourSampler, x: Tensor, target: Tensor, nodes: Tensor, *, size: int, seed: int
-) -> Loader:
+) -> SampledLoader:
     """Return a loader of neighbourhoods of the training nodes ``[M]``, shuffled and sampled anew in
-    every epoch, with inputs ``(x [n, F], graph)`` and the targets of ``size`` seed nodes.
+    every epoch, with inputs ``(x [n, F], graph)`` and the targets of ``size`` seed nodes. The
+    features ``x`` may be sparse CSR.
 
     Example:
         >>> import torch
@@ -153,13 +153,6 @@ def neighbour_batches(
         >>> len(loader)
         3
     """
-    return neighbour_split(sampler, x, target, nodes, size).loader(size, seed)
-
-
-def neighbour_split(
-    sampler: NeighbourSampler, x: Tensor, target: Tensor, nodes: Tensor, size: int
-) -> SampledSplit:
-    """Return the split whose loader is :func:`neighbour_batches`; ``x`` may be sparse CSR."""
 
     def draw(index: Tensor, generator: Generator) -> Batch:
         seeds = nodes[index]
@@ -167,7 +160,7 @@ def neighbour_split(
         inputs = rows_of(x, neighbourhood.nodes), neighbourhood.graph
         return Batch(inputs, target[seeds], torch.arange(neighbourhood.count))
 
-    return SampledSplit.of(draw, len(nodes), size)
+    return SampledLoader(draw, len(nodes), size, seed)
 
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from edgewise.app.train.baseline import Candidate, batches_of, fit_classifier
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
-from edgewise.attention import aggregate
+from edgewise.attention.attend import aggregate
 
 FITTED = 50_000
 """Maximum number of training nodes, evenly spaced."""

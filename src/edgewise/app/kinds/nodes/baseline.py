@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torch_geometric.nn import CorrectAndSmooth, LabelPropagation
 
-from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, batches_of, class_scores
+from edgewise.app.train.baseline import Candidate, Score, batches_of, class_scores
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.column_baselines import (
     Column,
@@ -90,19 +90,14 @@ def _score(fit: Callable[[], Tensor]) -> Score:
 
 def known_labels(splits: Splits) -> LabelledGraph:
     """Return the graph and its training labels."""
-    batch = next(batches_of(splits.train))
-    x, graph = batch.inputs
-    if len(x) != len(splits.val.make(torch.zeros(1, dtype=torch.long)).inputs[0]):
-        raise NoBaselineError(
-            "data",
-            expected="batches of the whole graph, for label propagation and smoothing",
-            got="batches of sampled neighbourhoods",
-            remedy="train on the whole graph, without sampling neighbours",
-        )
-    select = torch.arange(len(x)) if batch.select is None else batch.select
-    labels = batch.target.new_full((len(x), *batch.target.shape[1:]), -1)
-    labelled = torch.ones(len(select), dtype=torch.bool) if splits.targets else batch.target >= 0
-    labels[select[labelled]] = batch.target[labelled]
+    batches = list(batches_of(splits.train))
+    x, graph = batches[0].inputs
+    target = torch.cat([batch.target for batch in batches])
+    everything = torch.arange(len(x))
+    select = torch.cat([everything if b.select is None else b.select for b in batches])
+    labels = target.new_full((len(x), *target.shape[1:]), -1)
+    labelled = torch.ones(len(select), dtype=torch.bool) if splits.targets else target >= 0
+    labels[select[labelled]] = target[labelled]
     train = select[labelled].sort().values
     classes = splits.model_arguments["out_width"]
     if x.layout is not torch.strided:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,9 +16,9 @@ from torch import Tensor
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.batches import UNLABELLED, Batch
-from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts, neighbour_split
+from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts, neighbour_batches
 from edgewise.app.train.preprocessing import Preprocessing
-from edgewise.app.train.splits import Data, Split
+from edgewise.app.train.splits import Data, Loader, Split
 from edgewise.graphs import Graph, edges
 
 QUICK = 20_000
@@ -86,12 +87,28 @@ class NodeData(Data):
             splits["train"] = semi_supervised_split(x, graph, y, nodes["train"])
         elif self.fanouts:
             sampler = NeighbourSampler(graph, self.fanouts)
-            splits["train"] = neighbour_split(sampler, x, y, nodes["train"], self.batch_size)
+            splits["train"] = NeighbourSplit(
+                len(nodes["train"]),
+                lambda index: Batch((x, graph), y[nodes["train"][index]], nodes["train"][index]),
+                batches=partial(
+                    neighbour_batches, sampler, x, y, nodes["train"], size=self.batch_size
+                ),
+            )
         return splits
 
     @abstractmethod
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
         """Read another graph from files of the same form, scaled by the saved preprocessing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourSplit(Split):
+    """Training split whose loader samples neighbourhoods; ``make`` returns the whole graph."""
+
+    batches: Callable[..., Loader]
+
+    def loader(self, batch_size: int, seed: int | None) -> Loader:  # noqa: ARG002
+        return self.batches(seed=seed)
 
 
 def graph_record(graph: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:

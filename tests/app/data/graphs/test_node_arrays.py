@@ -1,0 +1,159 @@
+"""Graphs on disk: edges as in memory, exact evaluation, named errors, a limit of memory."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import edgewise
+from edgewise import graphs, models
+from edgewise._utils.errors import EdgewiseError
+from edgewise.app.files import sorted_edges as module
+from edgewise.app.files.sorted_edges import sorted_edges
+from edgewise.app.kinds import find
+from edgewise.app.kinds.nodes import NodeArrays
+from edgewise.app.kinds.nodes.arrays import node_reasons
+from edgewise.app.train.edge_splits import both_ways, distinct
+from tests.errors import refused
+
+NODES, WIDTH = 300, 4
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    edges = np.stack([np.random.default_rng(0).integers(NODES, size=2000) for _ in range(2)])
+    edges[:, :3] = 7  # Self-loops; other edges are repeated.
+    edges[:, 3:9] = edges[:, 9:10]
+    np.save(tmp_path / "edge_index.npy", edges)
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(NODES, WIDTH)))
+    np.save(tmp_path / "y.npy", np.arange(NODES) % 3 - (np.arange(NODES) % 10 == 0))
+    return tmp_path
+
+
+def edges_of(folder: Path, *, directed: bool = False) -> torch.Tensor:
+    """Return the edges from disk as ``edge_index``, sorted by target."""
+    pointer, column = sorted_edges(folder, NODES, directed=directed)
+    return torch.stack([column.long(), torch.arange(NODES).repeat_interleave(pointer.diff())])
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("form", ["npy", "parquet", "csv"])
+def test_edges_are_those_of_memory(folder, form, directed, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 300)
+    pairs = np.load(folder / "edge_index.npy")
+    if form != "npy":
+        (folder / "edge_index.npy").unlink()
+        table = pd.DataFrame({"source": pairs[0], "target": pairs[1]})
+        if form == "csv":
+            table.to_csv(folder / "edges.csv", index=False)
+        else:
+            table.to_parquet(folder / "edges.parquet")
+    expected = torch.tensor(pairs[:, pairs[0] != pairs[1]])
+    expected = expected if directed else both_ways(expected)
+    expected = distinct(expected.flip(0)).flip(0)
+    assert torch.equal(edges_of(folder, directed=directed), expected)
+
+
+def test_edges_are_sorted_once_and_again_when_they_change(folder, monkeypatch):
+    before = edges_of(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_sort", None)  # A call would be an error.
+        assert torch.equal(edges_of(folder), before)
+    np.save(folder / "edge_index.npy", np.array([[0, 1], [5, 5]]))
+    assert edges_of(folder, directed=True).tolist() == [[0, 1], [5, 5]]
+    assert edges_of(folder).tolist() == [[5, 5, 0, 1], [0, 1, 5, 5]]
+
+
+def test_no_edges(folder):
+    np.save(folder / "edge_index.npy", np.empty((2, 0), dtype=np.int64))
+    assert edges_of(folder).shape == (2, 0)
+
+
+def test_evaluation_uses_all_edges(folder):
+    data = NodeArrays(str(folder), fanouts=(1, 1), batch_size=20)
+    splits = data.load()
+    model = models.graphsage(WIDTH, 3, depth=2).eval()
+    x = torch.tensor(np.load(folder / "x.npy"))
+    scaled = ((x - x.mean(0)) / x.std(0, correction=0)).float()
+    outputs = model(scaled, graphs.edges(edges_of(folder), NODES))
+    batches = list(splits.loaders(0)["test"])
+    y = torch.tensor(np.load(folder / "y.npy"))
+    test_nodes = torch.cat([batch.target for batch in batches])
+    assert len(test_nodes) == splits.test.count == round(0.2 * int((y >= 0).sum()))
+    local = torch.cat([batch.select_outputs(model(*batch.inputs)) for batch in batches])
+    # The rows of the test nodes, whichever these are, are rows of the outputs on the whole graph.
+    distance = torch.cdist(local.double(), outputs.double()).min(1)
+    assert distance.values.max() < 1e-5
+    assert torch.equal(y[distance.indices], test_nodes)
+    sampled = next(iter(splits.loaders(0)["train"]))
+    assert sampled.inputs[1].in_degree().max() <= 1
+
+
+def test_masks_select_the_nodes(folder):
+    number = np.arange(NODES)
+    for name, first in (("train", 0), ("val", 100), ("test", 200)):
+        np.save(folder / f"{name}_mask.npy", (number >= first) & (number < first + 50))
+    splits = NodeArrays(str(folder)).load()
+    assert splits.train.count == 48, "2 of 50 have no class"
+    np.save(folder / "val_mask.npy", number < 3)
+    with refused("train, val", expected="no example in common", got="2", remedy="remove"):
+        NodeArrays(str(folder)).load()
+
+
+def test_from_training_to_reasons(folder, tmp_path):
+    recipe = find("nodes-on-disk")
+    recipe = replace(
+        recipe, data=NodeArrays(str(folder)), trainer=replace(recipe.trainer, epochs=1)
+    )
+    edgewise.train(recipe, tmp_path / "run")
+    run = edgewise.load(tmp_path / "run")
+    answers = run.predict(["3", "3", "300"])
+    assert answers[0] == answers[1]
+    (case,) = node_reasons(run.predictor, "3", 1)
+    chance = answers[0]["probability"]
+    assert case.score().item() == pytest.approx(math.log(chance / (1 - chance)), abs=1e-4)
+    assert case.answer == answers[0]["label"]
+    assert "expected a node from 0 to 299" in answers[2]["error"]
+    (folder / "x.npy").unlink()
+    with pytest.raises(EdgewiseError, match=r"x\.npy: no such file"):
+        edgewise.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "error"),
+    [
+        ("edge_index", np.array([[0], [NODES]]), "got node 300"),
+        ("edge_index", np.zeros((3, 2), dtype=int), r"shape \[3, 2\]"),
+        ("edge_index", np.zeros((2, 2)), "float64"),
+        ("y", np.zeros(NODES), "expected integers: classes from 0"),
+        ("y", np.zeros(NODES, dtype=int), "classes up to 0"),
+        ("y", np.arange(NODES - 1), r"y.npy \[299\]"),
+        ("x", np.full((NODES, 2), np.nan), "NaN or infinity"),
+        ("x", np.array([object()] * NODES), "array of numbers"),
+        ("train_mask", np.ones(5), "one value for each of 300 nodes"),
+    ],
+)
+def test_wrong_arrays_are_named(folder, name, array, error):
+    np.save(folder / f"{name}.npy", array, allow_pickle=True)
+    for mask in ("train_mask", "val_mask", "test_mask") if "mask" in name else ():
+        if mask != name:
+            np.save(folder / f"{mask}.npy", np.ones(NODES))
+    with pytest.raises(EdgewiseError, match=error):
+        NodeArrays(str(folder)).load()
+
+
+def test_a_truncated_array_and_a_missing_folder_are_named(folder):
+    data = (folder / "x.npy").read_bytes()
+    (folder / "x.npy").write_bytes(data[:-1000])
+    with pytest.raises(EdgewiseError, match=r"x\.npy.*saved by numpy\.save"):
+        NodeArrays(str(folder)).load()
+    shutil.rmtree(folder)
+    with pytest.raises(EdgewiseError, match="no such folder"):
+        NodeArrays(str(folder)).load()
