@@ -223,6 +223,8 @@ class RunFolder:
         with reading(path, expected=expected, remedy=remedy):
             try:
                 yield self.file(name)
+            except MissingDataError:  # It names another file, such as one of the data.
+                raise
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise MissingDataError(
                     f"{path}: no such file. Remedy: name a run folder that `edgewise train` wrote."
