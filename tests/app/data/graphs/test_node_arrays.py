@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.lib.format import open_memmap
 
 import edgewise
 from edgewise import graphs, models
@@ -157,3 +160,57 @@ def test_a_truncated_array_and_a_missing_folder_are_named(folder):
     shutil.rmtree(folder)
     with pytest.raises(EdgewiseError, match="no such folder"):
         NodeArrays(str(folder)).load()
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from edgewise.app.cli import main
+
+small, folder, run, limit = *sys.argv[1:4], int(sys.argv[4])
+
+def train_and_predict(folder, run):
+    options = ["--data.fanouts", "3,3", "--data.batch_size", "64", "--trainer.epochs", "1"]
+    train = ["train", "nodes-on-disk", "--data.path", folder, "--out", run, *options]
+    for command in (train, ["predict", run, "1"]):
+        sys.argv = ["edgewise", *command]
+        if code := main():
+            sys.exit(code)
+
+train_and_predict(small, run + "-small")  # What it imports is not part of the limit.
+(used,) = (int(line.split()[1]) * 1024 for line in open("/proc/self/status") if "VmData" in line)
+resource.setrlimit(resource.RLIMIT_DATA, (used + limit, used + limit))
+try:
+    np.load(folder + "/x.npy")
+except MemoryError:
+    print("the features do not fit")
+train_and_predict(folder, run)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
+def test_a_graph_of_three_times_the_memory(folder, tmp_path_factory):
+    """RLIMIT_DATA limits what a process allocates, and not the pages of files that it maps."""
+    tmp_path = tmp_path_factory.mktemp("large")
+    nodes, width, limit = 150_000, 1000, 200_000_000
+    x = open_memmap(tmp_path / "x.npy", "w+", np.float32, (nodes, width))
+    for start in range(0, nodes, 10_000):
+        x[start : start + 10_000] = np.random.default_rng(start).normal(size=(10_000, width))
+    assert x.nbytes == 3 * limit
+    del x
+    random = np.random.default_rng(0)
+    y = np.full(nodes, -1)
+    y[::100] = random.integers(3, size=nodes // 100)
+    np.save(tmp_path / "y.npy", y)
+    np.save(tmp_path / "edge_index.npy", random.integers(nodes, size=(2, 500_000)))
+    command = [
+        sys.executable,
+        "-c",
+        LIMITED,
+        *map(str, (folder, tmp_path, tmp_path / "run", limit)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "the features do not fit" in done.stdout
+    assert done.stdout.count("test/accuracy") == 2

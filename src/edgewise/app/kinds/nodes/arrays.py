@@ -28,8 +28,9 @@ from edgewise.app.train.tasks.classification import Classification
 from edgewise.explain.attribution import Case
 from edgewise.graphs import Graph
 
-STANDARDISED = 100_000
-"""Number of evenly spaced nodes from which mean and standard deviation of features are computed."""
+STANDARDISED = 10_000_000
+"""Maximum number of features, of evenly spaced nodes, from which means and standard deviations are
+computed."""
 
 
 class ArrayGraph(NamedTuple):
@@ -97,7 +98,7 @@ class NodeArrays(Data):
         folder = self._folder()
         x, y = memory_map(folder / "x.npy"), memory_map(folder / "y.npy")
         _check_shapes(folder, x, y)
-        rows = torch.arange(0, len(x), max(1, len(x) // STANDARDISED))
+        rows = torch.arange(0, len(x), max(1, x.numel() // STANDARDISED))
         sampled_rows = x[rows]
         if not sampled_rows.isfinite().all():
             raise unreadable(
