@@ -17,13 +17,14 @@ from numpy.lib.format import open_memmap
 
 import edgewise
 from edgewise import graphs, models
-from edgewise._utils.errors import EdgewiseError
+from edgewise._utils.errors import EdgewiseError, Interrupted
 from edgewise.app.files import sorted_edges as module
 from edgewise.app.files.sorted_edges import sorted_edges
 from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes import NodeArrays
 from edgewise.app.kinds.nodes.arrays import node_reasons
 from edgewise.app.train.edge_splits import both_ways, distinct
+from tests.app.train.test_resume import assert_same, break_at, ctrl_c
 from tests.errors import refused
 
 NODES, WIDTH = 300, 4
@@ -127,6 +128,19 @@ def test_from_training_to_reasons(folder, tmp_path):
     (folder / "x.npy").unlink()
     with pytest.raises(EdgewiseError, match=r"x\.npy: no such file"):
         edgewise.load(tmp_path / "run")
+
+
+def test_a_broken_run_goes_on_in_the_same_samples(folder, tmp_path, monkeypatch):
+    data = NodeArrays(str(folder), fanouts=(2, 2), batch_size=40)
+    recipe = replace(find("nodes-on-disk"), data=data)
+    recipe = replace(recipe, trainer=replace(recipe.trainer, epochs=2, save_every=0))
+    edgewise.train(recipe, tmp_path / "unbroken")
+    monkeypatch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
+    break_at(monkeypatch, 7, ctrl_c)  # An epoch has six batches.
+    with pytest.raises(Interrupted):
+        edgewise.train(recipe, tmp_path / "run")
+    edgewise.train(recipe, tmp_path / "run", resume=True)
+    assert_same(tmp_path / "run", tmp_path / "unbroken")
 
 
 @pytest.mark.parametrize(

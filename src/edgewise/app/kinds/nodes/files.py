@@ -51,6 +51,7 @@ LABEL = ("label", "class", "y", "target", "topic", "category")
 SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
 MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
 PER_NODE = 200  # Memory of an id and its text in bytes.
+ON_DISK = "save each array as a file .npy in a folder, and use the recipe nodes-on-disk"
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -213,7 +214,7 @@ class NodeFiles(NodeData):
         _check_shapes(path, arrays)
         # An array [N, 0] takes no space, whatever N is.
         count = len(arrays["x"])
-        check_memory(str(path), PER_NODE * count, f"{count:,} nodes", "use fewer nodes")
+        check_memory(str(path), PER_NODE * count, f"{count:,} nodes", ON_DISK)
         is_double = arrays["x"].dtype == np.float64
         x = torch.tensor(arrays["x"], dtype=torch.double if is_double else torch.float32)
         labels = None
@@ -494,9 +495,7 @@ def _npz_arrays(path: Path) -> dict[str, Any]:
             remedy="copy the file again, or save the arrays with numpy.savez",
         ) from error
     copies = 2  # One copy in NumPy, one in PyTorch.
-    check_memory(
-        str(path), copies * size, path.name, "use fewer nodes, or a machine with more memory"
-    )
+    check_memory(str(path), copies * size, path.name, ON_DISK)
     remedy = "save plain arrays with numpy.savez, without Python objects"
     with (
         reading(path, expected=expected, remedy=remedy),
