@@ -271,6 +271,7 @@ def run_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[s
 @pytest.mark.parametrize("page", [page for page in WITH_PYTHON if page not in OWN_TEST])
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # of other libraries
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning")
 def test_the_python_of_a_page_runs_from_top_to_bottom(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,7 +185,8 @@ def test_reasons_are_parts_of_the_input(
     given = list(run.predictor.from_words(words(kind))) if words(kind) else None
     found = run.explain(given, top=2)
     assert found
-    assert {one.method for one in found} == {"attention" if kind == "series" else "removed"}
+    default = "integrated_gradients" if kind == "series" else "removed"
+    assert {one.method for one in found} == {default}
     for one in found:
         assert 1 <= len(one.reasons) <= 2
         for reason in one.reasons:

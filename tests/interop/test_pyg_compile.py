@@ -77,7 +77,7 @@ def recorded_calls(case: Case) -> list[tuple[Tensor, ...]]:
 
 
 @pytest.mark.slow(every=8)
-@pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # of PyTorch Geometric's layers
 @pytest.mark.parametrize("case", [*CONFIGURATIONS, *NEWEST], ids=str)
 def test_a_traced_layer_computes_other_graphs(case: Case) -> None:
     layer, pyg_layer = (twin.eval() for twin in twins(case, "random", torch.float32))

@@ -85,10 +85,10 @@ def _replace(temporary: Path, output: Path) -> None:
         (temporary / name).replace(output / name)
 
 
-def _sort(path: Path, num_nodes: int, output: Path, *, directed: bool) -> None:
+def _sort(path: Path, num_nodes: int, temporary: Path, *, directed: bool) -> None:
     width = max(1, -(-num_nodes // BUCKETS))
-    buckets = [output / f"{number}.edges" for number in range(-(-num_nodes // width))]
-    files = [bucket.open("ab") for bucket in buckets]
+    buckets = [temporary / f"{number}.edges" for number in range(-(-num_nodes // width))]
+    files = [temporary_bucket.open("ab") for temporary_bucket in buckets]
     try:
         for source, target in _chunks(path):
             _check_nodes(path, source, target, num_nodes)
@@ -104,9 +104,9 @@ def _sort(path: Path, num_nodes: int, output: Path, *, directed: bool) -> None:
     finally:
         for file in files:
             file.close()
-    pointer = open_memmap(output / "pointer.npy", "w+", np.int64, (num_nodes + 1,))
+    pointer = open_memmap(temporary / "pointer.npy", "w+", np.int64, (num_nodes + 1,))
     pointer[0] = 0
-    with (output / "column.bin").open("wb") as column:
+    with (temporary / "column.bin").open("wb") as column:
         for number, bucket_path in enumerate(tqdm(buckets, "sorting edges", disable=None)):
             first = number * width
             stop = min(first + width, num_nodes)

@@ -226,7 +226,7 @@ def test_arrays_that_memory_cannot_hold_are_refused(tmp_path, monkeypatch):
     np.savez_compressed(path, edge_index=np.zeros((2, 9), int), x=np.zeros((500, 9)))
     assert path.stat().st_size < 2000, "unpacked it is 36,000 bytes and more"
     monkeypatch.setattr("edgewise._utils.limits.available_memory", lambda: 70_000)
-    with refused(str(path), expected="free memory", got="graph.npz", remedy="fewer nodes"):
+    with refused(str(path), expected="free memory", got="graph.npz", remedy="nodes-on-disk"):
         NodeFiles(nodes=str(path)).load()
 
 
