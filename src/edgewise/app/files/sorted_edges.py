@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
-from pyarrow import parquet
 from torch import Tensor
-from tqdm import tqdm
 
-from edgewise._utils.errors import MissingDataError, reading
+from edgewise._utils.errors import MissingDataError, reading, require
 from edgewise._utils.writing import temporary_folder
 from edgewise.app.files.files import unreadable
+from edgewise.app.files.frames import pandas_for
 from edgewise.engines.native.sampling import SortedGraph
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+T = TypeVar("T")
 
 EDGE_FILES = ("edge_index.npy", "edges.parquet", "edges.csv")
 """Names of the file of edges in a folder; the last two have a source and a target column."""
@@ -107,7 +111,7 @@ def _sort(path: Path, num_nodes: int, temporary: Path, *, directed: bool) -> Non
     pointer = open_memmap(temporary / "pointer.npy", "w+", np.int64, (num_nodes + 1,))
     pointer[0] = 0
     with (temporary / "column.bin").open("wb") as column:
-        for number, bucket_path in enumerate(tqdm(buckets, "sorting edges", disable=None)):
+        for number, bucket_path in enumerate(_shown(buckets, "sorting edges")):
             first = number * width
             stop = min(first + width, num_nodes)
             edges = np.fromfile(bucket_path, np.int32).reshape(-1, 2)
@@ -131,19 +135,21 @@ def _chunks(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
                 remedy="save edge_index as an integer array [2, E]",
             )
         starts = range(0, array.shape[1], CHUNK)
-        for start in tqdm(starts, "reading edges", disable=None):
+        for start in _shown(starts, "reading edges"):
             source, target = array[:, start : start + CHUNK].numpy().astype(np.int64)
             yield source, target
         return
     expected = "a table with two columns of integers: source and target"
     with reading(path, expected=expected):
         if path.suffix == ".parquet":
+            parquet = require("pyarrow.parquet", extra="tables", purpose="reading edges")
             table = parquet.ParquetFile(path)
             batches = table.iter_batches(CHUNK, columns=table.schema.names[:2])
-            frames = (batch.to_pandas() for batch in batches)
+            frames: Iterator[DataFrame] = (batch.to_pandas() for batch in batches)
         else:
-            frames = iter(pd.read_csv(path, chunksize=CHUNK, usecols=[0, 1]))
-        for frame in tqdm(frames, "reading edges", disable=None):
+            pandas = pandas_for("reading edges")
+            frames = iter(pandas.read_csv(path, chunksize=CHUNK, usecols=[0, 1]))
+        for frame in _shown(frames, "reading edges"):
             values = frame.to_numpy()
             if values.dtype.kind not in "iu":
                 raise unreadable(path, expected=expected, got=f"{values.dtype} values")
@@ -162,6 +168,14 @@ def _check_nodes(
                 got=f"node {ends[wrong][0]}",
                 remedy="number the nodes from 0, in the order of the rows of x.npy",
             )
+
+
+def _shown(steps: Iterable[T], what: str) -> Iterable[T]:
+    """Return an iterable that shows its progress on a terminal."""
+    progress: Iterable[T] = require("tqdm", extra="train", purpose=what).tqdm(
+        steps, what, disable=None
+    )
+    return progress
 
 
 def _as_tensor(array: NDArray[np.generic]) -> Tensor:

@@ -76,11 +76,8 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     loaded.ew_sum.restype = None
     loaded.ew_tiles_pieces.argtypes = (*[c_int64] * 3, *[c_void_p] * 10)
     loaded.ew_tiles_visits.argtypes = (c_int64, *[c_void_p] * 3, c_int64, *[c_void_p] * 5)
-    loaded.ew_sample.argtypes = (
-        *(c_int64, *[c_void_p] * 3),
-        *(c_int64, c_uint64, c_int64),
-        *[c_void_p] * 5,
-    )
+    numbers = c_int64, c_uint64, c_int64
+    loaded.ew_sample.argtypes = (c_int64, *[c_void_p] * 3, *numbers, *[c_void_p] * 5)
     loaded.ew_sample.restype = c_int64
     loaded.ew_set_team.argtypes = (c_void_p,)
     loaded.ew_set_team(_openmp_team())
