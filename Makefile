@@ -1,5 +1,5 @@
 # make install | demo | test | test-all | fuzz | lint | pictures | results | accuracy | learns | native | bench |
-#      gpu-check | gpu-mutations | sanitize | page | site | links
+#      gpu-check | gpu-mutations | arm-check | sanitize | page | site | links
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ WORKERS ?= 2
 # Without bytecode, each of the tests' processes would compile PyTorch and Lightning again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: site links page gpu-check gpu-mutations install demo test test-all fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
+.PHONY: site links page gpu-check gpu-mutations arm-check install demo test test-all fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -44,7 +44,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp
+	$(BIN)/clang-format --dry-run --Werror src/edgewise/csrc/*.h src/edgewise/csrc/*.cpp tests/native/*.cpp
 
 # Draws the pictures of graphs and encodings.
 pictures: install
@@ -113,6 +113,17 @@ gpu-check: install
 # Whether those tests would see a mistake: lines of the kernels written wrongly, one at a time.
 gpu-mutations: install
 	$(BIN)/python -m tests.triton.mutations --workers $(WORKERS)
+
+# The kernels for 64-bit ARM, by a cross compiler and an emulator (Debian: g++-aarch64-linux-gnu and
+# qemu-user-static). wheels.yml runs the kernels' tests on a real one.
+ARM := aarch64-linux-gnu
+arm-check:
+	cmake -S . -B build/arm -DEW_OUTPUT=$(CURDIR)/build/arm -DCMAKE_CXX_COMPILER=$(ARM)-g++ \
+	  -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64
+	cmake --build build/arm --parallel 2
+	$(ARM)-g++ -std=c++17 -O1 -Wall -Wextra -Werror -I src/edgewise/csrc tests/native/attention.cpp \
+	  -o build/arm/attention -L build/arm -l edgewise_native -Wl,-rpath,'$$ORIGIN'
+	qemu-aarch64-static -L /usr/$(ARM) build/arm/attention
 
 # The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer. Compiled code and memory
 # limits mean nothing there.

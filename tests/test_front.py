@@ -14,6 +14,7 @@ import pytest
 import edgewise as ew
 from edgewise import graphs
 from tests.imports import blocking, run_code
+from tests.public_api import LIST, public_api
 from tests.test_architecture import EXTRAS, for_type_checkers
 
 ROOMS = ["decoding", "encodings", "explain", "graphs", "interop", "layers", "models"]
@@ -178,3 +179,19 @@ def test_a_pattern_and_its_module() -> None:
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert (Path(ew.__file__).parent / "py.typed").read_bytes() == b""
+
+
+def test_the_public_api_is_as_listed() -> None:
+    pytest.importorskip("sphinx", reason="the extra docs is not installed")
+    listed, current = set(LIST.read_text().splitlines()), set(public_api())
+    lines = [f"- {line}" for line in sorted(listed - current)]
+    lines += [f"+ {line}" for line in sorted(current - listed)]
+    assert not lines, "\n".join(
+        [
+            "The public API has changed:",
+            *lines,
+            "If a line begins with -, keep the old form and deprecate it, as "
+            "docs/reference/versions.md says. Then write a line in CHANGELOG.md, and the list with "
+            "`python -m tests.public_api`.",
+        ]
+    )

@@ -79,3 +79,18 @@ def test_the_metadata_has_no_upper_bound_of_torch() -> None:
     ]
     assert OLDEST < tuple(map(int, bound.split("."))) <= NEWEST
     assert "--constraint constraints.txt" in (ROOT / "Makefile").read_text()
+
+
+def test_the_citation_has_the_version() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_newest_python_is_the_same_in_all_files() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    newest = project["classifiers"][-3].rpartition(" ")[2]
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    assert f'python: ["{oldest}", "{newest}"]' in workflow
+    page = (ROOT / "docs" / "reference" / "versions.md").read_text()
+    torch = [".".join(map(str, version)) for version in (OLDEST, NEWEST)]
+    assert f"Python {oldest} to {newest} and PyTorch {torch[0]} to {torch[1]}" in page

@@ -44,6 +44,8 @@ PACKAGES = {
     "edgewise.interop.dgl": "DGL",
     "edgewise.interop.pyg": "PyTorch Geometric",
     "edgewise.interop.huggingface": "Hugging Face",
+    "edgewise.interop.flex": "FlexAttention",
+    "edgewise.interop.varlen": "Packed texts",
 }
 """Dict from public packages to the titles of their pages."""
 

@@ -1,10 +1,13 @@
 // Exported functions. Each calls the kernel for the instruction set and the storage type.
 #include <stdlib.h>
 #include <string.h>
+#if defined(EW_X86)
+#include <cpuid.h>
+#endif
 
 #include "kernels.h"
+#include "parallel.h"
 
-#define EW_EXPORT extern "C" __attribute__((visibility("default")))
 #define EW_TABLES(isa) extern const ew::Kernels isa##_f32, isa##_f64, isa##_bf16, isa##_f16;
 
 EW_TABLES(base)
@@ -17,10 +20,15 @@ namespace {
 
 int best_isa() {
 #if defined(EW_X86)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq");
+  // Not __builtin_cpu_supports, whose library Clang does not link on Windows.
+  unsigned eax, ebx = 0, ecx = 0, edx, features = 0, saved = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) features = ecx;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) ebx = 0;
+  if (features & bit_OSXSAVE) __asm__("xgetbv" : "=a"(saved), "=d"(edx) : "c"(0));
+  const auto all = [](unsigned bits, unsigned wanted) { return (bits & wanted) == wanted; };
+  const bool avx2 = all(features, bit_FMA | bit_F16C) && all(ebx, bit_AVX2) && all(saved, 0x06);
+  const bool avx512 = avx2 && all(ebx, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) &&
+                      all(saved, 0xe6);
   int best = avx512 ? 2 : avx2 ? 1 : 0;
   if (const char* wish =
           getenv("EDGEWISE_ISA")) {  // This allows testing kernels for other instruction sets.

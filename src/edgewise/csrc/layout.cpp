@@ -5,8 +5,6 @@
 #include "abi.h"
 #include "parallel.h"
 
-#define EW_EXPORT extern "C" __attribute__((visibility("default")))
-
 // Sorts edges by row with a stable counting sort; ptr has rows + 1 entries.
 EW_EXPORT int32_t ew_sort(int64_t rows, int64_t cols, int64_t edges, const int64_t* row,
                           const int64_t* column, int32_t* ptr, int32_t* col, int32_t* edge) {

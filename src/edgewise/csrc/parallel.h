@@ -8,6 +8,12 @@
 
 #include <cstdint>
 
+#if defined(_WIN32)
+#define EW_EXPORT extern "C" __declspec(dllexport)
+#else
+#define EW_EXPORT extern "C" __attribute__((visibility("default")))
+#endif
+
 namespace ew {
 
 // Runs worker(context) on up to `threads` threads at once, including the caller's, and waits.

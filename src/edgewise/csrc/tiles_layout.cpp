@@ -10,8 +10,7 @@
 #include <algorithm>
 
 #include "kernels.h"
-
-#define EW_EXPORT extern "C" __attribute__((visibility("default")))
+#include "parallel.h"
 
 namespace {
 

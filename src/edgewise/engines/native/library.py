@@ -126,7 +126,7 @@ def _candidates() -> Iterator[Path]:
         return
     here = Path(__file__).parent
     for folder in (here, *(Path(entry) / "edgewise" / "engines" / "native" for entry in sys.path)):
-        for suffix in ("so", "dylib"):
+        for suffix in ("so", "dylib", "dll"):
             path = folder / f"{NAME}.{suffix}"
             if path.is_file():
                 yield path
@@ -141,7 +141,7 @@ def _openmp_team() -> int | None:
     for name in (*map(str, bundled), None):
         try:
             return ctypes.cast(ctypes.CDLL(name).GOMP_parallel, c_void_p).value
-        except (OSError, AttributeError):
+        except (OSError, AttributeError, TypeError):  # Windows has no library ``None``.
             continue
     return None
 
