@@ -1,7 +1,7 @@
 // Sampling of neighbours without replacement.
 #include <cstdint>
 
-#define EW_EXPORT extern "C" __attribute__((visibility("default")))
+#include "parallel.h"
 
 namespace {
 
