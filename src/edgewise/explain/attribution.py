@@ -88,6 +88,8 @@ class Case:
         score_copies: function that returns the score of the answer in each of n copies of the
             input, ``[n]``, which is one graph without edges between copies; ``"removed"`` then
             removes a different part from each copy. ``None``: one part per forward pass.
+        exact_pairs: pairs of members ``[2, R]`` without which ``"left_out"`` computes the score
+            again, because the score also depends on their edges outside of the model's layers.
 
     Example:
         >>> import torch
@@ -113,6 +115,7 @@ class Case:
     class_token: bool = False
     best: Method | None = None
     score_copies: Callable[[int], Tensor] | None = None
+    exact_pairs: Tensor | None = None
 
     @cached_property
     def field(self) -> ReceptiveField | None:
@@ -205,7 +208,14 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
     if method == "rollout":
         with torch.no_grad(), without_interception():
             return _rollout(case, [step for step, _ in steps], pairs)
-    return _of_edges(case, steps, pairs, method)
+    totals = _of_edges(case, steps, pairs, method)
+    if method == "left_out" and case.exact_pairs is not None:
+        assert totals.directions is not None
+        keys = (pair_keys(*both, len(case.labels)) for both in (pairs, case.exact_pairs))
+        position = torch.searchsorted(*keys)
+        totals.edges[position] = _decreases(case, case.exact_pairs)
+        totals.directions[:, position] = totals.edges[position] / 2
+    return totals
 
 
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:

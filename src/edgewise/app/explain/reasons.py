@@ -90,7 +90,7 @@ def _of_input(
         parts = _parts(run, scores_of_parts, case)
         first = contributions(case, methods[0])
         yield attribution(run.predictor.show(value), case, first, top, parts)
-        if len(explained) > MOST_COMPARED or case.best == "removed":
+        if len(explained) > MOST_COMPARED or case.exact_pairs is not None:
             continue
         for method in methods[1:]:
             # A larger input would need a pass for each of its many parts.
