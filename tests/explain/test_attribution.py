@@ -305,6 +305,8 @@ def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyP
     assert contributions(case).method == "removed"
     monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
     assert contributions(case).method == "left_out"
+    sums = node_case(gcn(4, 3).eval(), torch.randn(5, 4))
+    assert contributions(sums).method == "relevance", "for a node of a model that only sums"
     layer, pool, x = MultiHeadAttention(8, 2), Pool("mean"), torch.randn(5, 8)
     words = Case(lambda: pool(layer(x, graphs.complete()))[:1], torch.arange(5), list("abcde"))
     assert contributions(words).method == "relevance", "for parts that are not edges"

@@ -173,14 +173,32 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
 
     The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
     ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
-    ``"auto"`` chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if
-    parts times nodes are at most ``MOST_NODES``). Otherwise it chooses ``"left_out"`` for edges and
-    ``"relevance"`` for members (``docs/howto/explain.md``).
+    ``"auto"`` chooses ``"relevance"`` for a node of a model that only sums. For other models it
+    chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if parts times
+    nodes are at most ``MOST_NODES``), and otherwise ``"left_out"`` for edges and ``"relevance"``
+    for members (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
     """
     check_choice("method", method, get_args(Method))
+    return _by_method(case, *_recorded(case), method)
+
+
+def all_contributions(case: Case) -> Iterator[Contributions]:
+    """Yield the contributions by the default method, and by each other method but ``"removed"``,
+    which would need a pass for each part; most methods use the same recorded pass.
+    """
+    steps, pairs = _recorded(case)
+    default = _by_method(case, steps, pairs, "auto")
+    yield default
+    for method in get_args(Method):
+        if method not in ("auto", "removed", default.method):
+            yield _by_method(case, steps, pairs, method)
+
+
+def _recorded(case: Case) -> tuple[Steps, Tensor]:
+    """Return the recorded calls of a case, and the pairs of members that an edge joins."""
     steps, _ = _record(case)
     if not steps:
         raise ArgumentError(
@@ -189,16 +207,12 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
             got="a model without attention or aggregation over the nodes of the input",
             remedy="choose a run of a graph or attention model",
         )
-    pairs = _pairs(case, [step for step, _ in steps])
-    if method == "auto" and case.best is not None:
-        method = case.best
+    return steps, _pairs(case, [step for step, _ in steps])
+
+
+def _by_method(case: Case, steps: Steps, pairs: Tensor, method: Method) -> Contributions:
     if method == "auto":
-        removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
-        nodes = 0 if case.field is None else removals * len(case.member)
-        is_fast = removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES
-        # Measured: docs/howto/explain.md.
-        fast: Method = "left_out" if case.by_edge else "relevance"
-        method = "removed" if is_fast else fast
+        method = case.best or _default(case, steps, pairs)
     if method == "removed":
         return _removed(case, pairs)
     if method == "relevance":
@@ -216,6 +230,18 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
         totals.edges[position] = _decreases(case, case.exact_pairs)
         totals.directions[:, position] = totals.edges[position] / 2
     return totals
+
+
+def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
+    """Return the method that is best by measurement (docs/howto/explain.md), and fast."""
+    only_sums = all(step.call is None and step.reduce == "sum" for step, _ in steps)
+    if only_sums and case.by_edge and case.own is not None and not case.whole_graph:
+        return "relevance"
+    removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
+    nodes = 0 if case.field is None else removals * len(case.member)
+    if removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES:
+        return "removed"
+    return "left_out" if case.by_edge else "relevance"
 
 
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
@@ -250,6 +276,7 @@ def named_pairs(case: Case, pairs: Tensor) -> Tensor:
 
 Gradients = tuple[Tensor | None, Tensor | None]
 """Gradients of the score with respect to the output and the log-sum-exp of a call."""
+Steps = Sequence[tuple[Step, Gradients]]
 
 
 def _record(
@@ -290,7 +317,7 @@ def _record(
 
 
 def _of_edges(
-    case: Case, steps: Sequence[tuple[Step, Gradients]], pairs: Tensor, method: str
+    case: Case, steps: Steps, pairs: Tensor, method: str
 ) -> Contributions:
     """Sum the contributions of edges to those of members and pairs."""
     totals = _zeros(case, pairs, method)

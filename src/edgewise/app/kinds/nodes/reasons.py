@@ -146,10 +146,11 @@ class NodeCases:
         )
 
     def contributions(
-        self, nodes: Sequence[int], method: Method = "left_out"
+        self, nodes: Sequence[int], method: Method = "auto"
     ) -> Iterator[tuple[Case, Contributions]]:
         """Yield the case of each node and its contributions, with many nodes in one pass."""
         if self.hops is None:
+            method = "left_out" if method == "auto" else method
             for node in nodes:
                 case = self.case([node])
                 yield case, contributions(case, method)
@@ -179,7 +180,7 @@ class NodeCases:
                         packed.members[start:stop],
                         packed.pairs[:, edge_range] - start,
                         packed.edges[edge_range],
-                        method,
+                        packed.method,
                         None if packed.directions is None else packed.directions[:, edge_range],
                     ),
                 )
