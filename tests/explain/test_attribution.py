@@ -318,16 +318,22 @@ def test_the_page_says_which_method_is_the_default() -> None:
     text = " ".join(section.split())
     assert f"up to {attribution.MOST_REMOVED} parts" in text
     assert f"parts times the number of nodes is at most {attribution.MOST_NODES:,}" in text
-    assert "Links always use `removed`" in text
+    assert "Links always use `left_out`" in text
+    assert "only sums over neighbours, such as GCN and GIN, uses `relevance`" in text
     assert "Forecasts use `integrated_gradients`" in text
     table = section.split("Arguments for the rows")[0]
     header, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
     titles = [cell.strip().removeprefix("fidelity of ") for cell in header.split("|")[2:-1]]
     methods = [title.strip("`") for title in titles]
     assert len(rows) > 10
+    defaults = {
+        "series": "integrated_gradients",
+        "gcn-cora": "relevance",
+        "sage-facebook": "left_out",
+    }
     for row in rows:
         run, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
         values = [float(c.replace("−", "-").replace("not measured", "-inf")) for c in cells]
         best = methods[values.index(max(values))]
-        default = "integrated_gradients" if run.startswith("`series`") else "removed"
+        default = defaults.get(run.split("`")[1], "removed")
         assert best == default or f"except {run.split()[0]}, where `{best}` is better" in text, run

@@ -225,8 +225,8 @@ def _by_method(case: Case, steps: Steps, pairs: Tensor, method: Method) -> Contr
     totals = _of_edges(case, steps, pairs, method)
     if method == "left_out" and case.exact_pairs is not None:
         assert totals.directions is not None
-        keys = (pair_keys(*both, len(case.labels)) for both in (pairs, case.exact_pairs))
-        position = torch.searchsorted(*keys)
+        keys, exact = (pair_keys(*both, len(case.labels)) for both in (pairs, case.exact_pairs))
+        position = torch.searchsorted(keys, exact)
         totals.edges[position] = _decreases(case, case.exact_pairs)
         totals.directions[:, position] = totals.edges[position] / 2
     return totals
@@ -316,9 +316,7 @@ def _record(
     return [(step, (gradient, of_lse.get(id(step.lse)))) for step, gradient in pairs], members
 
 
-def _of_edges(
-    case: Case, steps: Steps, pairs: Tensor, method: str
-) -> Contributions:
+def _of_edges(case: Case, steps: Steps, pairs: Tensor, method: str) -> Contributions:
     """Sum the contributions of edges to those of members and pairs."""
     totals = _zeros(case, pairs, method)
     with torch.no_grad(), without_interception():
