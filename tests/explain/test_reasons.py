@@ -167,7 +167,8 @@ def test_the_answers_on_neighbourhoods_are_those_on_the_graph(nodes: Run) -> Non
 
 def test_nodes_explained_together_have_the_same_reasons(nodes: Run) -> None:
     every = NodeCases(nodes.predictor)  # type: ignore[arg-type]
-    for node, (case, found) in zip([5, 90], every.contributions([5, 90]), strict=True):
+    together = every.contributions([5, 90], "left_out")
+    for node, (case, found) in zip([5, 90], together, strict=True):
         alone = every.case([node])
         expected = contributions(alone, "left_out")
         assert list(case.labels) == list(alone.labels)

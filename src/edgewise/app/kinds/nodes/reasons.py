@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -159,6 +159,8 @@ class NodeCases:
             chunk = list(nodes[first : first + AT_ONCE])
             packed_case = self.case(chunk)
             packed = contributions(packed_case, method)
+            # All nodes are explained by the same method.
+            method = cast("Method", packed.method)
             assert packed_case.own is not None
             starts = [*packed_case.own.tolist(), len(packed_case.labels)]
             # Pairs are sorted by the first member, and therefore by block.
