@@ -16,8 +16,8 @@ compute a contribution of each edge in each layer:
   2017). If the case names edges, the contributions of all edges, including self-loops, sum to the
   score minus that without messages; otherwise those of all members sum to the score minus that
   of inputs of 0.
-* ``"attention"``: attention weights summed over heads and layers, similar to PyTorch Geometric's
-  ``AttentionExplainer(reduce="mean")``.
+* ``"attention"``: mean attention weights over targets, heads and layers, which rank edges as
+  PyTorch Geometric's ``AttentionExplainer(reduce="mean")``.
 * ``"rollout"``: attention weights multiplied over layers (Abnar and Zuidema, 2020).
 
 The method ``"removed"`` is exact: one forward pass without each part.
@@ -225,7 +225,10 @@ def _by_method(case: Case, steps: Steps, pairs: Tensor, method: Method) -> Contr
     totals = _of_edges(case, steps, pairs, method)
     if method == "left_out" and case.exact_pairs is not None:
         assert totals.directions is not None
-        keys, exact = (pair_keys(*both, len(case.labels)) for both in (pairs, case.exact_pairs))
+        keys, exact = (
+            pair_keys(first, second, len(case.labels))
+            for first, second in (pairs, case.exact_pairs)
+        )
         position = torch.searchsorted(keys, exact)
         totals.edges[position] = _decreases(case, case.exact_pairs)
         totals.directions[:, position] = totals.edges[position] / 2
@@ -318,11 +321,17 @@ def _record(
 
 def _of_edges(case: Case, steps: Steps, pairs: Tensor, method: str) -> Contributions:
     """Sum the contributions of edges to those of members and pairs."""
-    totals = _zeros(case, pairs, method)
+    totals, rows = _zeros(case, pairs, method), dict[int, int]()
     with torch.no_grad(), without_interception():
         for step, gradients in steps:
             edge_values = step.contributions(method, gradients)
             _add(case, step, _sum_over_heads(edge_values), totals)
+            heads = edge_values.numel() // max(1, edge_values.shape[-2]) * step.nodes.heads
+            rows[step.layer] = step.nodes.sizes[0] * heads
+    if method == "attention":
+        assert totals.directions is not None
+        totals.members.div_(sum(rows.values()))
+        totals.directions.div_(sum(rows.values()))
     return _joined(totals)
 
 
@@ -417,6 +426,7 @@ def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
         reach[case.own] += 1.0
     if not bool(reach.any()):
         reach += 1.0
+    reach /= reach.sum()
     layers = groupby(
         (step for step in steps if step.nodes.sizes == (tokens, tokens)), lambda s: s.layer
     )

@@ -131,7 +131,8 @@ class ReceptiveField:
             edges_of_graph = incoming[id(step.graph)]
             self.edges.insert(0, edges_of_graph.into(nodes))
             self.ends.insert(0, step.graph.edge_index[:, self.edges[0]])
-            self.keys.insert(0, pair_keys(*case.member[self.ends[0]], len(case.labels)))
+            first, second = case.member[self.ends[0]]
+            self.keys.insert(0, pair_keys(first, second, len(case.labels)))
             targets = nodes
             nodes = torch.cat([nodes, edges_of_graph.source[self.edges[0]]]).unique()
         # Some edges at the nodes of the answer enter the neighbours of these nodes.
