@@ -81,6 +81,13 @@ def test_time_steps_add_up_to_a_forecast(
     for row, steps in zip(forecast, explained, strict=True):
         total = sum(reason.contribution for reason in steps.reasons)
         assert total == pytest.approx(row["value"] - sum(values) / 12, rel=1e-3)
+    # A removed step has the value of the mean.
+    replaced = run.predict([[*values[:11], sum(values) / 12]])[0]["forecast"]
+    for row, other, steps in zip(
+        forecast, replaced, run.explain([values], top=100, method="removed"), strict=True
+    ):
+        last = next(r for r in steps.reasons if r.part == "0 steps before the end")
+        assert last.contribution == pytest.approx(row["value"] - other["value"], rel=1e-3)
     at_the_end = edgewise.explain.explanation(run, None)  # as without an input on the command line
     series = run.predictor.training_series
     assert at_the_end.answer == edgewise.explain.explanation(run, series).answer

@@ -88,6 +88,9 @@ class Case:
         score_copies: function that returns the score of the answer in each of n copies of the
             input, ``[n]``, which is one graph without edges between copies; ``"removed"`` then
             removes a different part from each copy. ``None``: one part per forward pass.
+        score_without: function of a mask ``[M]`` of members that returns the scores without them,
+            if the model also reads members outside of its attention. ``None``: nodes do not attend
+            to them.
         exact_pairs: pairs of members ``[2, R]`` without which ``"left_out"`` computes the score
             again, because the score also depends on their edges outside of the model's layers.
 
@@ -115,6 +118,7 @@ class Case:
     class_token: bool = False
     best: Method | None = None
     score_copies: Callable[[int], Tensor] | None = None
+    score_without: Callable[[Tensor], Tensor] | None = None
     exact_pairs: Tensor | None = None
 
     @cached_property
@@ -255,6 +259,9 @@ def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = No
     """
     if members is None and pairs is not None and case.field is not None:
         return case.field.without(pairs)
+    if members is not None and case.score_without is not None:
+        with torch.no_grad():
+            return case.score_without(members)
     with torch.no_grad(), intercepting(Removal(case, members, pairs)):
         return case.score()
 
