@@ -30,6 +30,7 @@ from edgewise.app.cli.baseline import EXAMPLES, FILE, measure
 from edgewise.app.kinds import RECIPES, find
 from edgewise.app.runs import fields_of, lower_is_better
 from edgewise.app.runs.baseline_results import AUGMENTATION, baselines_for
+from edgewise.app.runs.hybrid import parts_note
 from edgewise.app.runs.record import differences
 from edgewise.app.runs.seeds import summarise
 from edgewise.app.train import NoBaselineError, Recipe, RunFolder
@@ -55,7 +56,9 @@ This page lists the results of all recipes, compared with simple baselines and p
   method.
 - **reference**: a result to compare with, and its source. *Not reached* means that ours is worse.
 - **protocol**: split sizes (training / validation / test), rule that chooses the epoch, and seeds
-  or folds.
+  or folds. *Hybrid with X* means that the predictions of the network are combined with X, or that
+  the network also reads X. If the scores of two parts are added, the fraction of each part in the
+  predictions (its mean absolute score on the validation set) follows where it was measured.
 - **minutes**: processor time on one core for training, validation and test of all seeds or folds.
   If a row needs several commands, this is the time of the last command.
 
@@ -440,6 +443,13 @@ NAMES = {
     **{"exact": "exact captions", "seasonal_ratio": "MAE relative to repeating the last season"},
 }
 
+PARTS = {
+    "data.naive_bayes": "naive Bayes",
+    "model.low_pass": "a low-pass filter",
+    "data.descriptors": "descriptors from RDKit",
+}
+"""Fields of recipes whose models are hybrids, and what they add to the network."""
+
 BASELINES = "baselines"
 """Key of the baselines in results.json: by recipe, with the fields of the data."""
 
@@ -453,6 +463,9 @@ def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
     if not folder.has(METRICS):
         return None
     measurement = {"recipe": folder.read_json(RECIPE), "metrics": folder.read_metrics()}
+    notes = (parts_note(run) for run in (folder, RunFolder(folder.path / "seed-0")))
+    if note := next(filter(None, notes), ""):
+        measurement["parts"] = note.partition(": ")[2].partition(" (")[0]
     return measurement if is_current(recipe, measurement) else None
 
 
@@ -470,6 +483,14 @@ def is_current(recipe: Recipe, measurement: dict[str, Any]) -> bool:
         return not differences(runs.from_record(measurement["recipe"]), recipe)
     except EdgewiseError:  # a field that no longer exists
         return False
+
+
+def hybrid(recipe: Recipe, measurement: dict[str, Any]) -> str:
+    """Return what a hybrid model adds to its network, and the measured fractions of its parts."""
+    values = fields_of(recipe)
+    added = [part for name, part in PARTS.items() if name in values and values[name].value]
+    fractions = f" ({measurement['parts']})" if "parts" in measurement else ""
+    return f"hybrid with {' and '.join(added)}{fractions}; " if added else ""
 
 
 def runs_of(recipe: Recipe, metrics: dict[str, Any]) -> tuple[int, int]:
@@ -660,7 +681,7 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         commands.append(f"edgewise train {recipe.name} {protocol.options}".rstrip())
         metrics = measured[recipe.name]["metrics"]
         ours = numbers(metrics, protocol.metrics)
-        how = f"{protocol.says}; {repeats(recipe, metrics)}"
+        how = f"{hybrid(recipe, measured[recipe.name])}{protocol.says}; {repeats(recipe, metrics)}"
         baseline = baseline_of(recipe, measured)
         simple, behind = "", ""
         if baseline is not None:

@@ -191,3 +191,19 @@ def test_a_row_has_the_p_value_over_test_examples(tmp_path: Path) -> None:
     assert f"SGC: accuracy 50.00 %; p = {p:.2f} |" in RESULTS["page"](measured)
     measured["baselines"][NAME]["metrics"] = {"test/accuracy": 0.6}
     assert "p = " not in RESULTS["page"](measured).split("## ", 1)[1], "of another baseline"
+
+
+def test_a_hybrid_model_names_its_parts(tmp_path: Path) -> None:
+    hybrid = RESULTS["hybrid"]
+    assert hybrid(find(NAME), {}) == ""
+    assert hybrid(find("lightgcn-gowalla"), {}) == "hybrid with a low-pass filter; "
+    finished(tmp_path)
+    note = {"parts of the predictions": "60 % naive Bayes, 40 % network (on the validation set)"}
+    first = tmp_path / NAME / "seed-0"
+    first.mkdir()
+    RunFolder(first).write_json("notes.json", note)
+    measured: dict[str, Any] = {}
+    RESULTS["collect"](measured, tmp_path, [NAME], False)
+    assert measured[NAME]["parts"] == "60 % naive Bayes, 40 % network"
+    shown = hybrid(find("sst2"), measured[NAME])
+    assert shown == "hybrid with naive Bayes (60 % naive Bayes, 40 % network); "

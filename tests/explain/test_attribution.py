@@ -305,6 +305,8 @@ def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyP
     assert contributions(case).method == "removed"
     monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
     assert contributions(case).method == "left_out"
+    sums = node_case(gcn(4, 3).eval(), torch.randn(5, 4))
+    assert contributions(sums).method == "relevance", "for a node of a model that only sums"
     layer, pool, x = MultiHeadAttention(8, 2), Pool("mean"), torch.randn(5, 8)
     words = Case(lambda: pool(layer(x, graphs.complete()))[:1], torch.arange(5), list("abcde"))
     assert contributions(words).method == "relevance", "for parts that are not edges"
@@ -316,16 +318,23 @@ def test_the_page_says_which_method_is_the_default() -> None:
     text = " ".join(section.split())
     assert f"up to {attribution.MOST_REMOVED} parts" in text
     assert f"parts times the number of nodes is at most {attribution.MOST_NODES:,}" in text
-    assert "Links always use `removed`" in text
+    assert "Links always use `left_out`" in text
+    assert "only sums over neighbours, such as GCN and GIN, uses `relevance`" in text
     assert "Forecasts use `integrated_gradients`" in text
     table = section.split("Arguments for the rows")[0]
     header, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
     titles = [cell.strip().removeprefix("fidelity of ") for cell in header.split("|")[2:-1]]
     methods = [title.strip("`") for title in titles]
     assert len(rows) > 10
+    defaults = {
+        "series": "integrated_gradients",
+        "gcn-cora": "relevance",
+        "sage-facebook": "left_out",
+    }
     for row in rows:
         run, *cells = [cell.strip() for cell in row.split("|")[1:-1]]
         values = [float(c.replace("−", "-").replace("not measured", "-inf")) for c in cells]
         best = methods[values.index(max(values))]
-        default = "integrated_gradients" if run.startswith("`series`") else "removed"
-        assert best == default or f"except {run.split()[0]}, where `{best}` is better" in text, run
+        default = defaults.get(run.split("`")[1], "removed")
+        is_best = values[methods.index(default)] == max(values)
+        assert is_best or f"except {run.split()[0]}, where `{best}` is better" in text, run

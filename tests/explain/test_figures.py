@@ -57,6 +57,16 @@ def test_a_head_has_its_tokens_on_both_axes(recorded: Recorded, tmp_path: Path) 
     assert (tmp_path / "head.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_some_of_many_nodes_are_named_by_their_own_names() -> None:
+    model = models.transformer_encoder(8, depth=1, heads=2).eval()
+    with explain.record(model) as recorded:
+        model(torch.randn(100, 8), graphs.complete())
+    names = [f"{step} before" for step in range(100)]
+    matrix = drawn(draw_head(Explanation(recorded, names, "sequence"), 0, 0)).axes[0]
+    assert texts(matrix) == names[::3]
+    assert matrix.get_xticks().tolist() == list(range(0, 100, 3))
+
+
 def test_without_a_head_the_mean_is_drawn(recorded: Recorded) -> None:
     figure = drawn(draw_head(recorded, 0))
     assert "mean over heads" in figure.get_suptitle()

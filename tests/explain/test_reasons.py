@@ -21,7 +21,7 @@ from edgewise.app.cli import main
 from edgewise.app.explain.fidelities import FIDELITIES, METHODS
 from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes import NodeCases
-from edgewise.app.predict.cases import log_odds
+from edgewise.app.predict.cases import log_odds, word_members
 from edgewise.app.runs import Run, train, with_values
 from edgewise.app.train import RunFolder
 from edgewise.explain import page_reasons
@@ -81,10 +81,30 @@ def test_time_steps_add_up_to_a_forecast(
     for row, steps in zip(forecast, explained, strict=True):
         total = sum(reason.contribution for reason in steps.reasons)
         assert total == pytest.approx(row["value"] - sum(values) / 12, rel=1e-3)
+    # A removed step has the value of the mean.
+    replaced = run.predict([[*values[:11], sum(values) / 12]])[0]["forecast"]
+    for row, other, steps in zip(
+        forecast, replaced, run.explain([values], top=100, method="removed"), strict=True
+    ):
+        last = next(r for r in steps.reasons if r.part == "0 steps before the end")
+        assert last.contribution == pytest.approx(row["value"] - other["value"], rel=1e-3)
+    at_the_end = edgewise.explain.explanation(run, None)  # as without an input on the command line
+    series = run.predictor.training_series
+    assert at_the_end.answer == edgewise.explain.explanation(run, series).answer
     capsys.readouterr()
     assert main(["predict", str(folder), "--why", "2"]) == 0
     rows = capsys.readouterr().out.splitlines()[2:8]
     assert [row.count("before the end") for row in rows] == [2] * 6
+
+
+def test_unknown_words_are_parts_of_a_text() -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    model = tokenizers.models.WordLevel({"<unk>": 0, "<cls>": 1, "good": 2}, unk_token="<unk>")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.add_special_tokens(["<unk>", "<cls>"])
+    member, labels = word_members(tokenizer, torch.tensor([1, 2, 0, 0]))
+    assert member.tolist() == [-1, 0, 1, 2]
+    assert labels == ["good", "<unk>", "<unk>"]
 
 
 def test_the_parts_of_a_hybrid_run_are_named(
@@ -154,7 +174,8 @@ def test_the_answers_on_neighbourhoods_are_those_on_the_graph(nodes: Run) -> Non
 
 def test_nodes_explained_together_have_the_same_reasons(nodes: Run) -> None:
     every = NodeCases(nodes.predictor)  # type: ignore[arg-type]
-    for node, (case, found) in zip([5, 90], every.contributions([5, 90]), strict=True):
+    together = every.contributions([5, 90], "left_out")
+    for node, (case, found) in zip([5, 90], together, strict=True):
         alone = every.case([node])
         expected = contributions(alone, "left_out")
         assert list(case.labels) == list(alone.labels)

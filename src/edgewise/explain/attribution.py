@@ -16,8 +16,8 @@ compute a contribution of each edge in each layer:
   2017). If the case names edges, the contributions of all edges, including self-loops, sum to the
   score minus that without messages; otherwise those of all members sum to the score minus that
   of inputs of 0.
-* ``"attention"``: attention weights summed over heads and layers, similar to PyTorch Geometric's
-  ``AttentionExplainer(reduce="mean")``.
+* ``"attention"``: mean attention weights over targets, heads and layers, which rank edges as
+  PyTorch Geometric's ``AttentionExplainer(reduce="mean")``.
 * ``"rollout"``: attention weights multiplied over layers (Abnar and Zuidema, 2020).
 
 The method ``"removed"`` is exact: one forward pass without each part.
@@ -88,6 +88,11 @@ class Case:
         score_copies: function that returns the score of the answer in each of n copies of the
             input, ``[n]``, which is one graph without edges between copies; ``"removed"`` then
             removes a different part from each copy. ``None``: one part per forward pass.
+        score_without: function of a mask ``[M]`` of members that returns the scores without them,
+            if the model also reads members outside of its attention. ``None``: nodes do not attend
+            to them.
+        exact_pairs: pairs of members ``[2, R]`` without which ``"left_out"`` computes the score
+            again, because the score also depends on their edges outside of the model's layers.
 
     Example:
         >>> import torch
@@ -113,6 +118,8 @@ class Case:
     class_token: bool = False
     best: Method | None = None
     score_copies: Callable[[int], Tensor] | None = None
+    score_without: Callable[[Tensor], Tensor] | None = None
+    exact_pairs: Tensor | None = None
 
     @cached_property
     def field(self) -> ReceptiveField | None:
@@ -170,14 +177,32 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
 
     The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
     ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
-    ``"auto"`` chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if
-    parts times nodes are at most ``MOST_NODES``). Otherwise it chooses ``"left_out"`` for edges and
-    ``"relevance"`` for members (``docs/howto/explain.md``).
+    ``"auto"`` chooses ``"relevance"`` for a node of a model that only sums. For other models it
+    chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if parts times
+    nodes are at most ``MOST_NODES``), and otherwise ``"left_out"`` for edges and ``"relevance"``
+    for members (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
     """
     check_choice("method", method, get_args(Method))
+    return _by_method(case, *_recorded(case), method)
+
+
+def all_contributions(case: Case) -> Iterator[Contributions]:
+    """Yield the contributions by the default method, and by each other method but ``"removed"``,
+    which would need a pass for each part; most methods use the same recorded pass.
+    """
+    steps, pairs = _recorded(case)
+    default = _by_method(case, steps, pairs, "auto")
+    yield default
+    for method in get_args(Method):
+        if method not in ("auto", "removed", default.method):
+            yield _by_method(case, steps, pairs, method)
+
+
+def _recorded(case: Case) -> tuple[Steps, Tensor]:
+    """Return the recorded calls of a case, and the pairs of members that an edge joins."""
     steps, _ = _record(case)
     if not steps:
         raise ArgumentError(
@@ -186,16 +211,12 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
             got="a model without attention or aggregation over the nodes of the input",
             remedy="choose a run of a graph or attention model",
         )
-    pairs = _pairs(case, [step for step, _ in steps])
-    if method == "auto" and case.best is not None:
-        method = case.best
+    return steps, _pairs(case, [step for step, _ in steps])
+
+
+def _by_method(case: Case, steps: Steps, pairs: Tensor, method: Method) -> Contributions:
     if method == "auto":
-        removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
-        nodes = 0 if case.field is None else removals * len(case.member)
-        is_fast = removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES
-        # Measured: docs/howto/explain.md.
-        fast: Method = "left_out" if case.by_edge else "relevance"
-        method = "removed" if is_fast else fast
+        method = case.best or _default(case, steps, pairs)
     if method == "removed":
         return _removed(case, pairs)
     if method == "relevance":
@@ -205,7 +226,29 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
     if method == "rollout":
         with torch.no_grad(), without_interception():
             return _rollout(case, [step for step, _ in steps], pairs)
-    return _of_edges(case, steps, pairs, method)
+    totals = _of_edges(case, steps, pairs, method)
+    if method == "left_out" and case.exact_pairs is not None:
+        assert totals.directions is not None
+        keys, exact = (
+            pair_keys(first, second, len(case.labels))
+            for first, second in (pairs, case.exact_pairs)
+        )
+        position = torch.searchsorted(keys, exact)
+        totals.edges[position] = _decreases(case, case.exact_pairs)
+        totals.directions[:, position] = totals.edges[position] / 2
+    return totals
+
+
+def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
+    """Return the method that is best by measurement (docs/howto/explain.md), and fast."""
+    only_sums = all(step.call is None and step.reduce == "sum" for step, _ in steps)
+    if only_sums and case.by_edge and case.own is not None and not case.whole_graph:
+        return "relevance"
+    removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
+    nodes = 0 if case.field is None else removals * len(case.member)
+    if removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES:
+        return "removed"
+    return "left_out" if case.by_edge else "relevance"
 
 
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
@@ -216,6 +259,9 @@ def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = No
     """
     if members is None and pairs is not None and case.field is not None:
         return case.field.without(pairs)
+    if members is not None and case.score_without is not None:
+        with torch.no_grad():
+            return case.score_without(members)
     with torch.no_grad(), intercepting(Removal(case, members, pairs)):
         return case.score()
 
@@ -240,6 +286,7 @@ def named_pairs(case: Case, pairs: Tensor) -> Tensor:
 
 Gradients = tuple[Tensor | None, Tensor | None]
 """Gradients of the score with respect to the output and the log-sum-exp of a call."""
+Steps = Sequence[tuple[Step, Gradients]]
 
 
 def _record(
@@ -279,15 +326,19 @@ def _record(
     return [(step, (gradient, of_lse.get(id(step.lse)))) for step, gradient in pairs], members
 
 
-def _of_edges(
-    case: Case, steps: Sequence[tuple[Step, Gradients]], pairs: Tensor, method: str
-) -> Contributions:
+def _of_edges(case: Case, steps: Steps, pairs: Tensor, method: str) -> Contributions:
     """Sum the contributions of edges to those of members and pairs."""
-    totals = _zeros(case, pairs, method)
+    totals, rows = _zeros(case, pairs, method), dict[int, int]()
     with torch.no_grad(), without_interception():
         for step, gradients in steps:
             edge_values = step.contributions(method, gradients)
             _add(case, step, _sum_over_heads(edge_values), totals)
+            heads = edge_values.numel() // max(1, edge_values.shape[-2]) * step.nodes.heads
+            rows[step.layer] = step.nodes.sizes[0] * heads
+    if method == "attention":
+        assert totals.directions is not None
+        totals.members.div_(sum(rows.values()))
+        totals.directions.div_(sum(rows.values()))
     return _joined(totals)
 
 
@@ -382,6 +433,7 @@ def _rollout(case: Case, steps: Sequence[Step], pairs: Tensor) -> Contributions:
         reach[case.own] += 1.0
     if not bool(reach.any()):
         reach += 1.0
+    reach /= reach.sum()
     layers = groupby(
         (step for step in steps if step.nodes.sizes == (tokens, tokens)), lambda s: s.layer
     )

@@ -114,7 +114,8 @@ def explanation(
 
     Args:
         model: a run of :func:`edgewise.load`, or a model.
-        inputs: one input of the run, such as a sentence; for a model, the arguments of its call as
+        inputs: one input of the run, such as a sentence, or ``None`` for the end of the training
+            series; for a model, the arguments of its call as
             a tuple or dict, such as the output of a tokenizer of transformers.
         labels: names of the nodes; by default those of the run, the tokens, or indices from 0.
         positions: coordinates ``[N, 2]`` of the nodes.

@@ -316,9 +316,15 @@ def _draw_matrix(
     axes.tick_params(labelsize=7)
     targets, sources = explanation.labels_of(record)
     has_names = explanation.kind != "graph" or explanation.positions is not None
-    if has_names and max(len(targets), len(sources)) <= MAX_LABELS:
-        axes.set_xticks(range(len(sources)), _plain(sources), rotation=90)
-        axes.set_yticks(range(len(targets)), _plain(targets))
+    most = MAX_LABELS if has_names else 8
+    for axis, names, pixels in (
+        (axes.xaxis, sources, matrix.shape[1]),
+        (axes.yaxis, targets, matrix.shape[0]),
+    ):
+        chosen = range(0, len(names), -(-len(names) // most))
+        positions = [(node + 0.5) * pixels / len(names) - 0.5 for node in chosen]
+        axis.set_ticks(positions, _plain([names[node] for node in chosen]))
+    axes.tick_params("x", rotation=90 if has_names else 0)
     return image
 
 

@@ -99,7 +99,7 @@ def attribution(
     if scores.method not in ("removed", "left_out"):
         meaning = f"{scores.method.replace('_', ' ')} of the part"
         if scores.method in ("attention", "rollout"):
-            meaning += ", summed over layers and heads"
+            meaning += ", as a fraction of all weights"
     reasons = reasons_of(case, scores)[:top]
     return Attribution(
         value, case.answer, reasons, scores.method, meaning, parts, case=case, scores=scores

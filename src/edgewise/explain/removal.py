@@ -102,25 +102,37 @@ class _Incoming:
         return edges
 
 
-def edges_around(graph: Graph, nodes: Tensor) -> Tensor:
-    """Return the indices of all edges that end in some nodes or in their in-neighbours."""
+def edges_around(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the indices of all edges that end in some nodes or in their common in-neighbours, and
+    of those between nodes and common in-neighbours, without those back.
+    """
     incoming = _Incoming(graph)
-    return incoming.into(torch.cat([nodes, graph.source[incoming.into(nodes)]]).unique())
+    into_nodes = incoming.into(nodes)
+    neighbour, index, count = graph.source[into_nodes].unique(
+        return_inverse=True, return_counts=True
+    )
+    around = incoming.into(torch.cat([nodes, neighbour[count > 1]]).unique())
+    return around, into_nodes[count[index] > 1]
 
 
 class ReceptiveField:
     """Edges of a large graph that affect a prediction, and all outputs: per call the ``edges`` into
-    nodes that matter there, and those ``around`` into nodes that matter in some call.
+    nodes that matter there, with their ``ends`` and the ``keys`` of these pairs, and the edges
+    ``around``, into nodes that matter in some call.
     """
 
     def __init__(self, case: Case, steps: list[Step]) -> None:
         assert case.own is not None
         self.case, self.steps = case, steps
+        self.edges, self.ends, self.keys = list[Tensor](), list[Tensor](), list[Tensor]()
         incoming = {id(step.graph): _Incoming(step.graph) for step in steps}
-        nodes, self.edges = case.own.unique(), list[Tensor]()
+        nodes = case.own.unique()
         for step in reversed(steps):
             edges_of_graph = incoming[id(step.graph)]
             self.edges.insert(0, edges_of_graph.into(nodes))
+            self.ends.insert(0, step.graph.edge_index[:, self.edges[0]])
+            first, second = case.member[self.ends[0]]
+            self.keys.insert(0, pair_keys(first, second, len(case.labels)))
             targets = nodes
             nodes = torch.cat([nodes, edges_of_graph.source[self.edges[0]]]).unique()
         # Some edges at the nodes of the answer enter the neighbours of these nodes.
@@ -174,19 +186,16 @@ class _LocalRemoval(Removal):
 
     def _next(self) -> tuple[Step, Tensor, Tensor]:
         """Return the next call, the targets to compute in it, and their remaining edges."""
-        step, edges = self.field.steps[self.step_index], self.field.edges[self.step_index]
+        field, index = self.field, self.step_index
         self.step_index += 1
-        source, target = step.graph.edge_index[:, edges]
-        member = self.case.member
+        source, target = field.ends[index]
         assert self.keys is not None
-        removed = torch.isin(
-            pair_keys(member[source], member[target], len(self.case.labels)), self.keys
-        )
+        removed = torch.isin(field.keys[index], self.keys)
         changed = torch.zeros_like(self.changed_nodes)
-        changed[target[removed | self.changed_nodes[source]]] = True
-        changed[target] |= self.changed_nodes[target]
+        changed[target[removed | self.changed_nodes[source] | self.changed_nodes[target]]] = True
         self.changed_nodes = self.changed_nodes | changed
-        return step, changed.nonzero()[:, 0], edges[changed[target] & ~removed]
+        edges = field.edges[index][changed[target] & ~removed]
+        return field.steps[index], changed.nonzero()[:, 0], edges
 
     def attend(self, call: Any, graph: Any, compute: Callable[..., Tensor]) -> Tensor:
         step, targets, edges = self._next()

@@ -6,8 +6,8 @@ have these reasons.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from edgewise.app.kinds.nodes.reasons import node_cases
 from edgewise.app.predict.predictor import Answer
 from edgewise.app.predict.rows import is_of_dicts
 from edgewise.app.runs.run import Run
-from edgewise.explain.attribution import Case, Method, contributions
+from edgewise.explain.attribution import Case, Method, all_contributions, contributions
 from edgewise.explain.parts import is_hybrid, part_scores, recorded_parts
 from edgewise.explain.reasons import Attribution, Reason, attribution
 
@@ -35,11 +35,11 @@ def attributions(
 ) -> list[Attribution]:
     """Explain the predictions of a run by parts of the inputs.
 
-    For inputs of up to 64 parts, the default method is ``"removed"``, which computes the prediction
-    again without each part. For most kinds of run, this was the most faithful method (``python -m
-    benchmarks.fidelity``). For links and items, the limit is higher (see
-    :func:`edgewise.explain.contributions`). For larger inputs, and if more than 64 nodes of a graph
-    are explained, the default is ``"left_out"``, which needs one forward and one backward pass.
+    The default method is that of :func:`edgewise.explain.contributions`: for most inputs of up to
+    64 parts ``"removed"``, which computes the prediction again without each part and was the most
+    faithful method for most kinds of run (``python -m benchmarks.fidelity``). For larger inputs,
+    and if more than 64 nodes of a graph are explained, it is a method that needs one forward and
+    one backward pass.
 
     Args:
         run: run of :func:`edgewise.load`.
@@ -61,9 +61,7 @@ def attributions(
     values = list(predictor.default_inputs() if inputs is None else predictor.from_python(inputs))
     if isinstance(predictor, OnNodes) and len(values) > MANY and method != "removed":
         numbers = [predictor.nodes.number(value) for value in values]
-        pairs = node_cases(predictor).contributions(
-            numbers, "left_out" if method == "auto" else method
-        )
+        pairs = node_cases(predictor).contributions(numbers, method)
         return [
             attribution(str(value), case, scores, top, [])
             for value, (case, scores) in zip(values, pairs, strict=True)
@@ -71,32 +69,31 @@ def attributions(
     return [
         attribution
         for value in values
-        for attribution in _of_input(run, value, top, [method], answers)
+        for attribution in _of_input(run, value, top, method, answers)
     ]
 
 
 def all_attributions(run: Run, value: Any) -> list[Attribution]:
     """Explain the prediction for one input by all methods and with all reasons, for a page."""
-    return list(_of_input(run, value, None, get_args(Method), 3))
+    return list(_of_input(run, value, None, None, 3))
 
 
 def _of_input(
-    run: Run, value: Any, top: int | None, methods: Sequence[Method], answers: int
+    run: Run, value: Any, top: int | None, method: Method | None, answers: int
 ) -> Iterator[Attribution]:
+    """Explain the answers for an input by one method, or by all methods if it is ``None``."""
     value = run.predictor.input_of(value)
     explained = cases(run.predictor, value, top=answers)
     scores_of_parts = _scores_of_parts(run, value)
     for case in explained:
         parts = _parts(run, scores_of_parts, case)
-        first = contributions(case, methods[0])
-        yield attribution(run.predictor.show(value), case, first, top, parts)
-        if len(explained) > MOST_COMPARED or case.best == "removed":
-            continue
-        for method in methods[1:]:
-            # A larger input would need a pass for each of its many parts.
-            if method not in (first.method, "removed"):
-                scores = contributions(case, method)
-                yield attribution(run.predictor.show(value), case, scores, top, parts)
+        # With exact pairs, the other methods see only some of the effects.
+        if method or len(explained) > MOST_COMPARED or case.exact_pairs is not None:
+            scores = [contributions(case, method or "auto")]
+        else:
+            scores = list(all_contributions(case))
+        for by_method in scores:
+            yield attribution(run.predictor.show(value), case, by_method, top, parts)
 
 
 def _scores_of_parts(run: Run, value: Any) -> Mapping[str, Tensor]:
@@ -122,7 +119,7 @@ def add_reasons(run: Run, answer: Answer, value: Any, top: int) -> set[str]:
     and ``parts`` for a hybrid model. The result are descriptions of the contributions.
     """
     rows: list[Any] = next((field for field in answer.values() if is_of_dicts(field) and field), [])
-    explained = list(_of_input(run, value, top, ["auto"], max(1, len(rows))))
+    explained = list(_of_input(run, value, top, "auto", max(1, len(rows))))
     if rows and len(rows) % len(explained) == 0 and (len(explained) > 1 or len(rows) == 1):
         # Of several words for one mask, the most probable one, which comes first, is explained.
         for row, attribution in zip(rows[:: len(rows) // len(explained)], explained, strict=True):

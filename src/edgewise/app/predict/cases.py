@@ -107,10 +107,11 @@ def number_case(
 def word_members(
     tokenizer: Any, ids: Tensor, *, visible: Collection[int] = ()
 ) -> tuple[Tensor, list[str]]:
-    """Return the index of the word of each token, -1 for special tokens that are not ``visible``,
-    and the words.
+    """Return the index of the word of each token, -1 for special tokens that are not ``visible`` or
+    unknown words, and the words.
     """
-    special = set(special_ids(tokenizer).tolist()) - set(visible)
+    unknown = map(tokenizer.token_to_id, ("<unk>", "[UNK]"))
+    special = set(special_ids(tokenizer).tolist()).difference(visible, unknown)
     member: list[int] = []
     labels: list[str] = []
     ended, vocabulary = True, list(tokenizer.get_vocab())[:2000]

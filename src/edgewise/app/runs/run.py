@@ -96,6 +96,8 @@ class Run:
         """
         warn_if_unused(self.model)
         explain = entry_for(self.predictor, "explanations") or explain_nodes
+        if value is None:
+            value = next(iter(self.predictor.default_inputs()))
         value = self.predictor.input_of(value)
         self.predictor.prepare(value)  # This raises an error if the input is invalid.
         with (

@@ -434,7 +434,7 @@ def figure_format(path: Path) -> str:
 
 def finite(value: Any) -> Any:
     """Return nested lists and dicts with None in place of NaN and infinity, for JSON."""
-    return json.loads(json.dumps(value), parse_constant=lambda _: None)
+    return map_leaves(value, lambda x: None if isinstance(x, float) and not math.isfinite(x) else x)
 
 
 def _digest(weights: Mapping[str, Tensor]) -> str:

@@ -328,7 +328,7 @@ export function showReasons(data) {
     });
     by("method").replaceChildren(...options);
     by("method").value = Math.min(chosen, options.length - 1);
-    by("measured").textContent = recipe ? `Fidelity: fall of the prediction without the strongest fifth of the parts, minus its fall without all others; mean of 200 predictions of ${recipe} (random parts: ${(methods.random ?? 0).toFixed(3)}).` : "";
+    by("measured").textContent = recipe ? `Fidelity: fall of the prediction without the strongest fifth of the parts, minus its fall without all others; mean over predictions of ${recipe} (random parts: ${(methods.random ?? 0).toFixed(3)}).` : "";
     const chance = answer().probability;
     by("verdict").textContent = reasons.answers.length > 1 ? `${answer().answer}${chance === null ? "" : `, probability ${rounded(chance, "")}`}` : "";
     parts();

@@ -26,14 +26,21 @@ def suggested_links(predictor: LinkSuggestions, value: Any, top: int) -> Iterato
         links = predictor.answer([node], top=top, evidence=0)[0]["links"]
     for link in links:
         ends = torch.tensor([node, predictor.nodes.number(link["id"])])
-
-        around = edges(graph.edge_index[:, edges_around(graph, ends)], len(ids))
+        around_ends, to_common = edges_around(graph, ends)
+        around = edges(graph.edge_index[:, around_ends], len(ids))
 
         def score(ends: Tensor = ends, around: Graph = around) -> Tensor:
             return model.score(model.embed(graph), ends[:, None], remaining(around))
 
         member = torch.arange(len(ids))
-        # The other methods do not see that an edge makes a common neighbour.
         yield Case(
-            score, member, ids, link["id"], ends, by_edge=True, whole_graph=True, best="removed"
+            score,
+            member,
+            ids,
+            link["id"],
+            ends,
+            by_edge=True,
+            whole_graph=True,
+            best="left_out",
+            exact_pairs=graph.edge_index[:, to_common],  # The other methods do not see these.
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -147,10 +147,11 @@ class NodeCases:
         )
 
     def contributions(
-        self, nodes: Sequence[int], method: Method = "left_out"
+        self, nodes: Sequence[int], method: Method = "auto"
     ) -> Iterator[tuple[Case, Contributions]]:
         """Yield the case of each node and its contributions, with many nodes in one pass."""
         if self.hops is None:
+            method = "left_out" if method == "auto" else method
             for node in nodes:
                 case = self.case([node])
                 yield case, contributions(case, method)
@@ -159,6 +160,8 @@ class NodeCases:
             chunk = list(nodes[first : first + AT_ONCE])
             packed_case = self.case(chunk)
             packed = contributions(packed_case, method)
+            # All nodes are explained by the same method.
+            method = cast("Method", packed.method)
             assert packed_case.own is not None
             starts = [*packed_case.own.tolist(), len(packed_case.labels)]
             # Pairs are sorted by the first member, and therefore by block.
@@ -180,7 +183,7 @@ class NodeCases:
                         packed.members[start:stop],
                         packed.pairs[:, edge_range] - start,
                         packed.edges[edge_range],
-                        method,
+                        packed.method,
                         None if packed.directions is None else packed.directions[:, edge_range],
                     ),
                 )
