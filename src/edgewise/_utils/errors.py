@@ -103,6 +103,10 @@ class WriteError(EdgewiseError, OSError):
         )
 
 
+class ProcessError(EdgewiseError, RuntimeError):
+    """Error: another process of the group has ended, or has not answered in time."""
+
+
 class Interrupted(Exception):  # noqa: N818 - an interruption is not an error
     """Raised when Ctrl-C or SIGTERM has stopped a run that can be resumed.
 
