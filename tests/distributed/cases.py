@@ -47,7 +47,10 @@ def tables() -> Case:
     case = Case(graphs.window(2) | graphs.hubs([4]))
     edges = case.graph.bind(11).num_edges
     table = torch.randn(5, 4, dtype=torch.double, requires_grad=True)
-    features, weight = torch.randn(edges, 2).double(), torch.randn(4, 3, 2).double().requires_grad_()
+    features, weight = (
+        torch.randn(edges, 2).double(),
+        torch.randn(4, 3, 2).double().requires_grad_(),
+    )
     case.options = {
         "bias": ew.TableBias(torch.randint(5, (edges,)), table),
         "edge_value": ew.Projected(features, weight),
@@ -137,14 +140,19 @@ def compare(name: str, way: Any, dtype: torch.dtype = torch.double) -> dict[str,
     rank, count = dist.get_rank(), dist.get_world_size()
     targets, sources = (sizes_of(n, count, rank) for n in (case.targets, case.sources))
     slices = targets, sources, sources
-    local = [x.detach()[..., rows, :, :].requires_grad_() for x, rows in zip(nodes, slices)]
+    local = [
+        x.detach()[..., rows, :, :].requires_grad_() for x, rows in zip(nodes, slices, strict=True)
+    ]
     out = distributed.attend(*local, case.graph, by=way, **case.options)
     out.backward(cotangent[..., targets, :, :])
     difference = {"output": out - expected[..., targets, :, :]}
-    for label, x, rows, gradient in zip(("query", "key", "value"), local, slices, gradients):
+    for label, x, rows, gradient in zip(
+        ("query", "key", "value"), local, slices, gradients[:3], strict=True
+    ):
         difference[label] = gradient_of(x) - gradient[..., rows, :, :]
     for number, (x, gradient) in enumerate(zip(case.parameters, gradients[3:], strict=True)):
         total = gradient_of(x)
         dist.all_reduce(total)
         difference[f"parameter {number}"] = total - gradient
-    return {label: float(x.abs().max()) if x.numel() else 0.0 for label, x in difference.items()}
+    largest = {label: x.detach().abs().max() for label, x in difference.items() if x.numel()}
+    return {label: float(x) for label, x in largest.items()}

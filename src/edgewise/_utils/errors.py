@@ -10,6 +10,7 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,11 @@ class ArgumentError(EdgewiseError, ValueError):
         end = "" if remedy.endswith("?") else "."
         argument, expected, got, remedy = map(shortened, (argument, expected, got, remedy))
         super().__init__(f"`{argument}`: expected {expected}; got {got}. Remedy: {remedy}{end}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors are sent between processes.
+        fields = {name: getattr(self, name) for name in ("expected", "got", "remedy")}
+        return partial(type(self), self.argument, **fields), (), vars(self)
 
 
 class MissingDataError(EdgewiseError, FileNotFoundError):

@@ -131,9 +131,9 @@ def check_same(name: str, values: Sequence[Any]) -> None:
 
 def raise_first(error: ArgumentError | None, group: dist.ProcessGroup) -> None:
     """Raise the error of the first process that has one, on all processes."""
-    fields = error and (error.argument, error.expected, error.got, error.remedy)
-    for rank, first in enumerate(gather_objects(fields, group)):
+    for rank, first in enumerate(gather_objects(error, group)):
         if first is not None:
-            argument, expected, got, remedy = first
-            got = f"{got}, on process {rank}"
-            raise ArgumentError(argument, expected=expected, got=got, remedy=remedy) from error
+            got = f"{first.got}, on process {rank}"
+            raise ArgumentError(
+                first.argument, expected=first.expected, got=got, remedy=first.remedy
+            ) from error
