@@ -42,6 +42,10 @@ def nodes(count: int, **options: Any) -> list[torch.Tensor]:
     return [torch.randn(count, 4, 8, **options).requires_grad_() for _ in range(3)]
 
 
+def largest(x: torch.Tensor) -> float:
+    return float(x.detach().abs().max())
+
+
 def attend_twice(way: Any) -> list[bool]:
     torch.manual_seed(7)
     graph = random_edges(40, 40, 400)
@@ -74,7 +78,7 @@ def of_local_edges(way: Any) -> float:
     local = graphs.edges(torch.stack([source, target - targets.start]), (30, len(query)))
     divided = distributed.partition(local, len(query), len(key), by=way, is_local=True)
     out = divided.attend(query, key, value, bias=bias[inside])
-    return float((out - expected).abs().max())
+    return largest(out - expected)
 
 
 @pytest.mark.parametrize("way", ["halo", "ring"])
@@ -109,7 +113,7 @@ def half_precision(way: Any) -> float:
     assert out.dtype == value.grad.dtype == torch.bfloat16
     wide = [x.detach().float() for x in (query, key, value)]
     expected = distributed.attend(*wide, graphs.causal(), by=way)
-    return float((out - expected).abs().max() / expected.abs().max())
+    return largest(out - expected) / largest(expected)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -138,7 +142,7 @@ def parameters_of_a_module_score() -> float:
         out = distributed.attend(query, key, value, graphs.causal(), by=way, score=Score())
         out.square().sum().backward()
         gradients.append(bilinear.weight.grad.clone())
-    return float((gradients[0] - gradients[1]).abs().max())
+    return largest(gradients[0] - gradients[1])
 
 
 def test_parameters_of_a_score_have_gradients_on_a_ring(two: Processes) -> None:
@@ -153,7 +157,7 @@ def one_process() -> float:
     expected = ew.attend(query, key, value, graphs.causal())
     outputs = [distributed.attend(query, key, value, graphs.causal(), alone, by=w) for w in WAYS]
     sum(outputs).sum().backward()
-    return max(float((out - expected).abs().max()) for out in outputs)
+    return max(largest(out - expected) for out in outputs)
 
 
 def test_a_group_of_one_process(two: Processes) -> None:
