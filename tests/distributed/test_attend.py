@@ -20,14 +20,14 @@ PAIRS = [(name, way) for name in CASES for way in WAYS if (name, way) != ("entma
 @pytest.mark.parametrize(("name", "way"), PAIRS)
 def test_two_processes_equal_one(two: Processes, name: str, way: str) -> None:
     for errors in two.results(compare, name, way):
-        assert max(errors.values()) < 1e-13, errors
+        assert max(errors.values(), default=0.0) < 1e-13, errors
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "way"), PAIRS)
 def test_four_processes_equal_one(four: Processes, name: str, way: str) -> None:
     for errors in four.results(compare, name, way):
-        assert max(errors.values()) < 1e-13, errors
+        assert max(errors.values(), default=0.0) < 1e-13, errors
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgewise._utils.arguments import check_choice, check_range
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import AttendOptions
+from edgewise.attention.attend import AttendOptions, NodeLayout
 from edgewise.distributed.exchange import check_same, gather_objects, raise_first
 from edgewise.distributed.halo import HaloPartition
 from edgewise.distributed.heads import HeadPartition
@@ -30,10 +30,11 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    graph: Pattern | Partition,
+    graph: Pattern,
     group: dist.ProcessGroup | None = None,
     *,
     by: Way = "halo",
+    layout: NodeLayout | None = "NHD",
     engine: str = "auto",
     **options: Unpack[AttendOptions],
 ) -> Tensor:
@@ -52,6 +53,7 @@ def attend(
             :func:`partition`, made once.
         group: the processes; by default all. Only with a graph or a pattern.
         by: ``"halo"``, ``"heads"`` or ``"ring"``; see :func:`partition`.
+        layout: as in :func:`edgewise.attend`.
         engine: as in :func:`edgewise.attend`.
         options: other arguments of :func:`edgewise.attend`. A tensor with one entry per edge has
             the edges of the whole graph, or, by halo and by ring, only those of the targets of this
@@ -77,12 +79,11 @@ def attend(
         torch.Size([10, 4, 8])
         >>> dist.destroy_process_group()
     """
-    if isinstance(graph, Partition):
-        divided = graph
-    else:
-        counts = [x.shape[-3] if x.dim() > 2 else 0 for x in (query, key)]
-        divided = partition(graph, *counts, group, by=by)
-    return divided.attend(query, key, value, engine=engine, **options)
+    if not isinstance(graph, Partition):
+        axis = -2 if layout == "HND" else -3
+        counts = [x.shape[axis] if x.dim() > 2 else 0 for x in (query, key)]
+        graph = partition(graph, *counts, group, by=by)
+    return graph.attend(query, key, value, layout=layout, engine=engine, **options)
 
 
 def partition(

@@ -12,12 +12,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import AttendOptions, checked_call
+from edgewise.attention.attend import AttendOptions, NodeLayout, checked_call
 from edgewise.attention.biases import OffsetBias, Offsets, Projected
 from edgewise.attention.checks import in_autocast_dtype
 from edgewise.distributed.exchange import check_agreement, gather_objects
 from edgewise.engines.call import of_edges
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Pattern
 from edgewise.graphs.graph import held_bytes
 from edgewise.graphs.slices import edges_of_targets, slice_targets
 
@@ -73,11 +73,14 @@ class Report:
         )
 
 
-class Partition(ABC):
+class Partition(Pattern, ABC):
     """One graph whose nodes are divided among the processes of a group.
 
     :func:`edgewise.distributed.partition` makes it. The first process has the first targets and
-    sources, the next process those that follow, and so on.
+    sources, the next process those that follow, and so on. :func:`edgewise.attend` accepts it in
+    place of a graph, and so do layers and models that only pass the graph to attention, such as
+    :class:`~edgewise.layers.TransformerLayer`; their features are those of the nodes of this
+    process.
 
     Attributes:
         graph: graph of the targets of this process and all sources; of all targets for "heads".
@@ -94,6 +97,41 @@ class Partition(ABC):
     ) -> None:
         self.group, self.rank = group, dist.get_rank(group)
         self.target_sizes, self.source_sizes = tuple(target_sizes), tuple(source_sizes)
+
+    def __repr__(self) -> str:
+        return f"<{self.graph!r} on process {self.rank} of {self.world_size}>"
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise ArgumentError for an attribute of graphs; only attention is divided."""
+        if name.startswith("_") or not hasattr(Graph, name):
+            raise AttributeError(name)
+        raise ArgumentError(
+            "graph",
+            expected="a graph on one process, because only attention is divided among processes",
+            got=repr(self),
+            remedy="use a layer that only passes the graph to edgewise.attend, such as "
+            "layers.TransformerLayer",
+        )
+
+    def bind(self, num_targets: int, num_sources: int | None = None) -> Any:
+        """Return this partition; raise ArgumentError for other numbers of nodes."""
+        counts = num_targets, num_targets if num_sources is None else num_sources
+        expected = self.target_sizes[self.rank], self.source_sizes[self.rank]
+        if counts != expected:
+            self._refuse(f"{expected[0]} targets and {expected[1]} sources", *counts)
+        return self
+
+    def _build(self, num_targets: int, num_sources: int) -> Any:
+        return self.bind(num_targets, num_sources)
+
+    def to(self, device: Any) -> Any:  # noqa: ARG002 - the graph follows the features
+        """Return this partition."""
+        return self
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges of the targets of this process; by heads, of all edges."""
+        return self._computed.num_edges
 
     @property
     def world_size(self) -> int:
@@ -116,10 +154,13 @@ class Partition(ABC):
         key: Tensor,
         value: Tensor,
         *,
+        layout: NodeLayout | None = "NHD",
         engine: str = "auto",
         **options: Unpack[AttendOptions],
     ) -> Tensor:
         """Compute attention over the graph; :func:`edgewise.distributed.attend` describes it."""
+        if layout == "HND":
+            query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
         if not query.dtype == key.dtype == value.dtype:
             query, key, value = in_autocast_dtype(query, key, value)
         error, local = None, dict[str, Any](options)
@@ -130,7 +171,8 @@ class Partition(ABC):
             error = invalid
         facts = dict.fromkeys(FACTS, 0) if error else _facts(query, key, value)
         check_agreement(facts, error, self.group, query.device)
-        return self._attend(query, key, value, engine, local)
+        out = self._attend(query, key, value, engine, local)
+        return out.transpose(-3, -2) if layout == "HND" else out
 
     def report(self, query: Tensor, key: Tensor, value: Tensor) -> Report:
         """Return the traffic of each process for nodes ``[..., N, H, D]`` of these shapes.
