@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewise._utils.errors import ProcessError
 from edgewise.distributed.attention import attend, partition
-from edgewise.distributed.partition import Partition, Report, Traffic
+from edgewise.distributed.partitions import Partition, Report, Traffic
 
 __all__ = ["Partition", "ProcessError", "Report", "Traffic", "attend", "partition"]
 

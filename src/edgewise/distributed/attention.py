@@ -13,7 +13,7 @@ from edgewise.attention.attend import AttendOptions, NodeLayout
 from edgewise.distributed.exchange import check_same, gather_objects, raise_first
 from edgewise.distributed.halo import HaloPartition
 from edgewise.distributed.heads import HeadPartition
-from edgewise.distributed.partition import Partition
+from edgewise.distributed.partitions import Partition
 from edgewise.distributed.ring import RingPartition
 from edgewise.graphs import Pattern, check_graph
 

@@ -17,7 +17,7 @@ from edgewise.distributed.exchange import (
     gather,
     gather_objects,
 )
-from edgewise.distributed.partition import TargetPartition
+from edgewise.distributed.partitions import TargetPartition
 from edgewise.graphs import Graph
 from edgewise.graphs.slices import SourceRanges
 

@@ -19,7 +19,7 @@ from edgewise.attention.biases import Projected, TableBias
 from edgewise.attention.normalisers import Entmax
 from edgewise.attention.scores import Additive
 from edgewise.distributed.exchange import all_to_all
-from edgewise.distributed.partition import EDGE_TERMS, Partition
+from edgewise.distributed.partitions import EDGE_TERMS, Partition
 from edgewise.engines.call import for_each_query
 from edgewise.graphs import Graph
 

@@ -22,7 +22,7 @@ from edgewise.attention.attend import attend_with_lse
 from edgewise.attention.biases import Projected, TableBias
 from edgewise.attention.scores import Additive, Dot
 from edgewise.distributed.exchange import as_nodes, as_rows, communicating
-from edgewise.distributed.partition import EDGE_TERMS, Selected, TargetPartition, slice_of
+from edgewise.distributed.partitions import EDGE_TERMS, Selected, TargetPartition, slice_of
 from edgewise.engines.merge import merge_attention
 from edgewise.graphs import Graph
 from edgewise.graphs.slices import edges_of_sources, slice_sources

@@ -43,7 +43,8 @@ class Traffic:
         sent_forward: bytes that it sends in forward.
         sent_backward: bytes that it sends in backward.
         node_bytes: bytes of query, key, value and output, and of the rows that it receives.
-        graph_bytes: bytes of the graph and of the lists of rows to send.
+        graph_bytes: bytes of the graph and of the lists of rows to send, without the layouts that
+            engines add.
     """
 
     targets: int
@@ -103,7 +104,7 @@ class Partition(Pattern, ABC):
 
     def __getattr__(self, name: str) -> Any:
         """Raise ArgumentError for an attribute of graphs; only attention is divided."""
-        if name.startswith("_") or not hasattr(Graph, name):
+        if name not in {*dir(Graph), *Graph.__annotations__} or name.startswith("_"):
             raise AttributeError(name)
         raise ArgumentError(
             "graph",
