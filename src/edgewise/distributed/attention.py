@@ -42,7 +42,7 @@ def attend(
 
     Each process passes its slice of the nodes, and gets the output of its targets. The result is
     that of one process with all nodes, up to rounding; so are the gradients. All processes of the
-    group make the same call.
+    group make the same call, which begins by comparing two numbers between the processes.
 
     Args:
         query: ``[..., N_dst of this process, H, D]``. The nodes of the first process come first in
@@ -119,6 +119,18 @@ def partition(
         ArgumentError: no process group is initialised, the arguments differ between processes, or
             the graph does not have the numbers of nodes of all processes together.
         ProcessError: another process has ended.
+
+    Example:
+        >>> import edgewise, torch, torch.distributed as dist
+        >>> from edgewise import distributed, graphs
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> divided = distributed.partition(graphs.window(2), 10)
+        >>> query = key = value = torch.randn(10, 4, 8)  # nodes, heads, width of a head
+        >>> edgewise.attend(query, key, value, divided).shape
+        torch.Size([10, 4, 8])
+        >>> print(divided.report(query, key, value).processes[0].sent_forward)
+        0
+        >>> dist.destroy_process_group()
     """
     if not (dist.is_available() and dist.is_initialized()):
         raise ArgumentError(

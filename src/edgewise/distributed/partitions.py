@@ -23,12 +23,6 @@ from edgewise.graphs.slices import edges_of_targets, slice_targets
 
 EDGE_TERMS = {"bias": 2, "gain": 2, "edge_key": 3, "edge_value": 3}
 """Dict from the arguments with one entry per edge to their number of dimensions."""
-FACTS = (
-    *("dtype of query", "dimensions of query", "dimensions of key", "batch of query"),
-    *("batch of key", "heads of query", "heads of key", "width of query", "width of value"),
-    *("requires_grad of query", "requires_grad of key", "requires_grad of value"),
-)
-"""What must be the same in the calls of all processes."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +164,7 @@ class Partition(Pattern, ABC):
             self._check(query, key, value, local)
         except ArgumentError as invalid:
             error = invalid
-        facts = dict.fromkeys(FACTS, 0) if error else _facts(query, key, value)
+        facts = {} if error else _facts(query, key, value)
         check_agreement(facts, error, self.group, query.device)
         out = self._attend(query, key, value, engine, local)
         return out.transpose(-3, -2) if layout == "HND" else out
@@ -347,17 +341,12 @@ def slice_of(sizes: Sequence[int], rank: int) -> slice:
     return slice(first, first + sizes[rank])
 
 
-def _facts(query: Tensor, key: Tensor, value: Tensor) -> dict[str, int]:
-    values = (
-        query.dtype.itemsize,
-        query.dim(),
-        key.dim(),
-        query.shape[:-3].numel(),
-        key.shape[:-3].numel(),
-        query.shape[-2],
-        key.shape[-2],
-        query.shape[-1],
-        value.shape[-1],
-        *(x.requires_grad for x in (query, key, value)),
-    )
-    return dict(zip(FACTS, map(int, values), strict=True))
+def _facts(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Any]:
+    """Return what must be the same in the calls of all processes."""
+    facts: dict[str, Any] = {"dtype": query.dtype}
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        facts[f"batch of {name}"] = list(x.shape[:-3])
+        facts[f"heads of {name}"], facts[f"width of {name}"] = x.shape[-2:]
+        # Gradients are exchanged only if all processes need them.
+        facts[f"requires_grad of {name}"] = x.requires_grad
+    return facts
