@@ -44,6 +44,15 @@ def other_pattern() -> None:
     distributed.attend(*nodes(), graphs.window(on_second(1, 2)))
 
 
+def other_edges() -> None:
+    edge_index = torch.tensor([[0, 5], [on_second(1, 2), 11]])
+    distributed.attend(*nodes(), graphs.edges(edge_index, 12))
+
+
+def local_pattern() -> None:
+    distributed.partition(graphs.causal(), 6, is_local=True)
+
+
 def other_way() -> None:
     distributed.attend(*nodes(), graphs.window(1), by=on_second("halo", "ring"))
 
@@ -97,6 +106,8 @@ def ring_of_a_function() -> None:
             r"`requires_grad of query`.* got False on process 0 and True on process 1",
         ),
         (other_pattern, r"`graph`.* got window\(1\) on process 0 and window\(2\) on process 1"),
+        (other_edges, r"`graph`.* 2 edges>, checksums of edges .* on process 1"),
+        (local_pattern, r"`graph`: expected .* got causal"),
         (other_way, r"`by`.* got halo on process 0 and ring on process 1"),
         (other_size, r"`graph`: expected a graph with 12 targets.* 11 nodes.*, on process 0"),
         (fewer_nodes_than_in_the_partition, r"`query`: expected 6 nodes.* got 5, on process 1"),

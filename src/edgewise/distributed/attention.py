@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from typing import Any, Literal, Unpack, get_args
 
 import torch.distributed as dist
@@ -15,11 +17,11 @@ from edgewise.distributed.halo import HaloPartition
 from edgewise.distributed.heads import HeadPartition
 from edgewise.distributed.partitions import Partition
 from edgewise.distributed.ring import RingPartition
-from edgewise.graphs import Pattern, check_graph
+from edgewise.graphs import Edges, Graph, Pattern, check_graph, check_sized
 
 Way = Literal["halo", "heads", "ring"]
 """How the processes of a group divide attention."""
-WAYS: dict[str, type[Partition]] = {
+WAYS: dict[str, Callable[..., Partition]] = {
     "halo": HaloPartition,
     "heads": HeadPartition,
     "ring": RingPartition,
@@ -81,8 +83,8 @@ def attend(
     """
     if not isinstance(graph, Partition):
         axis = -2 if layout == "HND" else -3
-        counts = [x.shape[axis] if x.dim() > 2 else 0 for x in (query, key)]
-        graph = partition(graph, *counts, group, by=by)
+        num_targets, num_sources = (x.shape[axis] if x.dim() > 2 else 0 for x in (query, key))
+        graph = partition(graph, num_targets, num_sources, group, by=by)
     return graph.attend(query, key, value, layout=layout, engine=engine, **options)
 
 
@@ -151,7 +153,7 @@ def partition(
     num_sources = num_targets if num_sources is None else num_sources
     error = None
     try:
-        check_graph(graph)
+        check_sized(graph) if is_local else check_graph(graph)
         check_choice("by", by, get_args(Way))
         for name, count in (("num_targets", num_targets), ("num_sources", num_sources)):
             check_range(name, count, "pass the nodes of this process", least=0, integer=True)
@@ -165,10 +167,9 @@ def partition(
     except ArgumentError as invalid:
         error = invalid
     raise_first(error, group)
-    name = f"a graph of {graph.num_sources} sources" if is_local else repr(graph)
-    facts = gather_objects((num_targets, num_sources, name, by), group)
-    target_sizes, source_sizes, names, ways = zip(*facts, strict=True)
-    check_same("graph", names)
+    facts = gather_objects((num_targets, num_sources, _describe(graph, is_local), by), group)
+    target_sizes, source_sizes, descriptions, ways = zip(*facts, strict=True)
+    check_same("graph", descriptions)
     check_same("by", ways)
     # With is_local, the graphs differ, so an error of one process is raised on all.
     targets = num_targets if is_local else sum(target_sizes)
@@ -179,3 +180,14 @@ def partition(
     raise_first(error, group)
     options: dict[str, Any] = {} if by == "heads" else {"is_local": is_local}
     return WAYS[by](bound, target_sizes, source_sizes, group, **options)
+
+
+def _describe(graph: Pattern, is_local: bool) -> str:
+    """Return a description that is the same on all processes if they have the same graph."""
+    if not isinstance(graph, Graph):
+        return repr(graph)
+    if is_local:
+        return f"a graph of {graph.num_sources} sources"
+    listed = [member.edge_index for member in graph.parts if isinstance(member, Edges)]
+    checksums = [zlib.crc32(edges.cpu().contiguous().numpy()) for edges in listed]
+    return f"{graph!r}, checksums of edges {checksums}" if checksums else repr(graph)

@@ -36,7 +36,7 @@ class _AllToAll(Function):
     """``torch.distributed.all_to_all_single`` of rows ``[R, F]``; backward sends gradients back."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, rows: Tensor, send: Counts, receive: Counts, group: dist.ProcessGroup
     ) -> Tensor:
         ctx.back = receive, send, group
@@ -48,13 +48,13 @@ class _AllToAll(Function):
         return received
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
-        return _AllToAll.apply(grad, *ctx.back), None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return all_to_all(grad, *ctx.back), None, None, None
 
 
 def all_to_all(rows: Tensor, send: Counts, receive: Counts, group: dist.ProcessGroup) -> Tensor:
     """Send consecutive rows ``[R, F]`` to each process; return those received, ``[R', F]``."""
-    received: Tensor = _AllToAll.apply(rows, send, receive, group)
+    received: Tensor = _AllToAll.apply(rows, send, receive, group)  # type: ignore[no-untyped-call]
     return received
 
 
@@ -62,12 +62,12 @@ class _Gather(Function):
     """Rows of an index for each process; backward adds the gradients in the order of processes."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, rows: Sequence[Tensor]) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, rows: Sequence[Tensor]) -> Tensor:
         ctx.rows, ctx.count = rows, len(x)
         return x.index_select(0, torch.cat(list(rows)))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         total = grad.new_zeros(ctx.count, *grad.shape[1:])
         # A row occurs once for each process, so the order of the sum is fixed on a GPU, too.
         received = grad.split([len(rows) for rows in ctx.rows])
@@ -78,7 +78,7 @@ class _Gather(Function):
 
 def gather(x: Tensor, rows: Sequence[Tensor]) -> Tensor:
     """Return the rows of ``x [N, F]`` for each process, ``[R, F]``."""
-    gathered: Tensor = _Gather.apply(x, rows)
+    gathered: Tensor = _Gather.apply(x, rows)  # type: ignore[no-untyped-call]
     return gathered
 
 

@@ -76,7 +76,8 @@ class HeadPartition(Partition):
         by_process = x.unflatten(-2, (self.world_size, -1)).movedim((-3, -4), (0, 1))
         rows = by_process.flatten(0, 1)
         received = all_to_all(rows.flatten(1), [x.shape[-3]] * self.world_size, sizes, self.group)
-        return received.unflatten(1, rows.shape[1:]).movedim(0, -3)
+        nodes: Tensor = received.unflatten(1, rows.shape[1:]).movedim(0, -3)
+        return nodes
 
     def _to_nodes(self, x: Tensor) -> Tensor:
         """Return ``[..., N / P, H, D]`` from ``[..., N, H / P, D]``, for P processes."""
@@ -86,7 +87,8 @@ class HeadPartition(Partition):
             rows.flatten(1), self.target_sizes, [count] * self.world_size, self.group
         )
         by_process = received.view(self.world_size, count, *rows.shape[1:])
-        return by_process.movedim((0, 1), (-3, -4)).flatten(-3, -2)
+        nodes: Tensor = by_process.movedim((0, 1), (-3, -4)).flatten(-3, -2)
+        return nodes
 
     def _traffic(
         self, rank: int, query: int, key: int, value: int, output: int

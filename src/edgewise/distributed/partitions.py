@@ -176,12 +176,16 @@ class Partition(Pattern, ABC):
         ``torch.device("meta")``.
         """
         # Numbers for each node, by the shapes of this process, which are those of the others.
-        widths = [math.prod((*x.shape[:-3], *x.shape[-2:])) for x in (query, key, value)]
-        size, output = query.dtype.itemsize, widths[0] // query.shape[-1] * value.shape[-1]
+        in_query, in_key, in_value = (
+            math.prod((*x.shape[:-3], *x.shape[-2:])) for x in (query, key, value)
+        )
+        size, output = query.dtype.itemsize, in_query // query.shape[-1] * value.shape[-1]
         processes = []
         for rank, (edges, graph_bytes) in enumerate(self._work):
             targets, sources = self.target_sizes[rank], self.source_sizes[rank]
-            received, forward, backward, stored = self._traffic(rank, *widths, output)
+            received, forward, backward, stored = self._traffic(
+                rank, in_query, in_key, in_value, output
+            )
             processes.append(
                 Traffic(
                     targets,
@@ -223,7 +227,7 @@ class Partition(Pattern, ABC):
                 )
             # The nodes of other processes are not here yet; only their number is checked.
             nodes.append(x.new_empty(()).expand(*x.shape[:-3], count, *x.shape[-2:]))
-        checked_call(nodes[0], nodes[1], nodes[2], graph, **options)  # type: ignore[misc]
+        checked_call(nodes[0], nodes[1], nodes[2], graph, **options)
 
     @property
     @abstractmethod

@@ -77,7 +77,8 @@ class RingPartition(TargetPartition):
             local = self._block_options(options, owner, graph)
             return attend_with_lse(query, key, value, graph, engine=engine, **local)
 
-        out: Tensor = _Ring.apply(self, attend_to, query, rows, *_differentiable(options))
+        tensors = _differentiable(options)
+        out: Tensor = _Ring.apply(self, attend_to, query, rows, *tensors)  # type: ignore[no-untyped-call]
         return out
 
     def _block_options(self, options: dict[str, Any], owner: int, graph: Graph) -> dict[str, Any]:
@@ -114,11 +115,12 @@ class RingPartition(TargetPartition):
         """Yield the owner and the rows of each block, while the next block is received."""
         for step in range(self.world_size):
             owner = (self.rank - step) % self.world_size
-            is_last = step == self.world_size - 1
-            works = [] if is_last else self.shift(rows, owner)
+            if step == self.world_size - 1:
+                yield owner, rows
+                return
+            received, works = self.shift(rows, owner)
             yield owner, rows
-            if not is_last:
-                rows = self.wait(*works)
+            rows = self.wait(received, works)
 
     def shift(self, rows: Tensor, owner: int) -> tuple[Tensor, list[dist.Work]]:
         """Start to send rows of a block to the next process, and to receive the preceding block."""
@@ -146,7 +148,7 @@ class _Ring(Function):
     """Attention over all blocks; the tensors of the options are arguments only for autograd."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         partition: RingPartition,
         attend_to: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor] | None],
@@ -170,7 +172,7 @@ class _Ring(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, rows, out, lse, *tensors = ctx.saved_tensors
         partition: RingPartition = ctx.partition
         grad = grad.to(lse.dtype)

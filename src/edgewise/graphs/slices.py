@@ -111,4 +111,4 @@ def _graph(runs: RunList, num_targets: int, num_sources: int, like: Graph | None
         return Runs(row, start, stop, num_targets, num_sources, step=runs.step)
     bounds = runs.row.new_zeros(2, num_targets)
     bounds[:, runs.row] = torch.stack([runs.start, runs.stop])
-    return Intervals(*bounds, num_sources, step=runs.step)
+    return Intervals(bounds[0], bounds[1], num_sources, step=runs.step)
