@@ -107,7 +107,7 @@ def ring_of_a_function() -> None:
         ),
         (other_pattern, r"`graph`.* got window\(1\) on process 0 and window\(2\) on process 1"),
         (other_edges, r"`graph`.* 2 edges>, checksums of edges .* on process 1"),
-        (local_pattern, r"`graph`: expected .* got causal"),
+        (local_pattern, r"`graph`: expected .* got the pattern causal"),
         (other_way, r"`by`.* got halo on process 0 and ring on process 1"),
         (other_size, r"`graph`: expected a graph with 12 targets.* 11 nodes.*, on process 0"),
         (fewer_nodes_than_in_the_partition, r"`query`: expected 6 nodes.* got 5, on process 1"),
