@@ -189,5 +189,5 @@ def _describe(graph: Pattern, is_local: bool) -> str:
     if is_local:
         return f"a graph of {graph.num_sources} sources"
     listed = [member.edge_index for member in graph.parts if isinstance(member, Edges)]
-    checksums = [zlib.crc32(edges.cpu().contiguous().numpy()) for edges in listed]
+    checksums = [zlib.crc32(edges.cpu().contiguous().numpy().data) for edges in listed]
     return f"{graph!r}, checksums of edges {checksums}" if checksums else repr(graph)
