@@ -32,31 +32,31 @@ class HaloPartition(TargetPartition):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         ranges = SourceRanges.of(self.graph)
-        self.compact = ranges.renumber(self.graph)
-        self.needed = ranges.sources()
-        ends = torch.tensor(self.source_sizes, device=self.needed.device).cumsum(0)
+        self._compact = ranges.renumber(self.graph)
+        self._needed = ranges.sources()
+        ends = torch.tensor(self.source_sizes, device=self._needed.device).cumsum(0)
         counts = torch.bincount(
-            torch.searchsorted(ends, self.needed, right=True), minlength=self.world_size
+            torch.searchsorted(ends, self._needed, right=True), minlength=self.world_size
         )
         self._receive = counts.tolist()
         # Row r of the matrix: the number of rows that process r needs from each process.
         self._counts: list[list[int]] = gather_objects(self._receive, self.group)
         self._send = [counts[self.rank] for counts in self._counts]
-        requested = self.needed.new_empty(sum(self._send))
+        requested = self._needed.new_empty(sum(self._send))
         with communicating():
             dist.all_to_all_single(
-                requested, self.needed, self._send, self._receive, group=self.group
+                requested, self._needed, self._send, self._receive, group=self.group
             )
         self._rows = (requested - self.sources.start).split(self._send)
-        self._gather_work(self._rows, self.needed)
+        self._gather_work(self._rows, self._needed)
 
     @property
     def _computed(self) -> Graph:
-        return self.compact
+        return self._compact
 
     @property
     def _sources(self) -> Tensor:
-        return self.needed
+        return self._needed
 
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, engine: str, options: dict[str, Any]
@@ -70,7 +70,7 @@ class HaloPartition(TargetPartition):
             query,
             as_nodes(key_rows, key),
             as_nodes(value_rows, value),
-            self.compact,
+            self._compact,
             engine=engine,
             **options,
         )
