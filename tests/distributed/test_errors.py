@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,37 @@ def test_a_process_that_dies_ends_the_others(tmp_path: Path) -> None:
         assert "another process has ended" in str(error)
     finally:
         processes.stop()
+
+
+def die_in_backward(way: Any) -> None:
+    nodes_of_process = [x.requires_grad_() for x in nodes()]
+    out = distributed.attend(*nodes_of_process, graphs.window(1), by=way)
+    if dist.get_rank():
+        os._exit(1)
+    out.sum().backward()
+
+
+@pytest.mark.slow(after=1)
+@pytest.mark.parametrize("way", ["ring", "halo", "heads"])
+def test_a_process_that_dies_in_backward_ends_the_others(tmp_path: Path, way: str) -> None:
+    processes = Processes(2, tmp_path)
+    try:
+        error, _ = processes.run(die_in_backward, way)
+        assert isinstance(error, distributed.ProcessError)
+    finally:
+        processes.stop()
+
+
+def answer_late() -> None:
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    divided = distributed.partition(graphs.window(1), 6, group=group)
+    if dist.get_rank():
+        time.sleep(3)
+        return
+    divided.attend(*nodes())
+
+
+def test_a_process_that_does_not_answer_ends_the_others(two: Processes) -> None:
+    error, _ = two.run(answer_late)
+    assert isinstance(error, distributed.ProcessError)
+    assert "does not answer" in str(error)
