@@ -22,6 +22,7 @@ LADDER: list[set[str]] = [
     {"graphs", "engines"},
     {"attention"},
     {"__init__"},
+    {"distributed"},
     {"layers", "encodings"},
     {"decoding"},
     {"models"},
@@ -158,6 +159,8 @@ def test_imports_go_down_the_ladder() -> None:
         ("_utils", "attention.terms"),
         ("attention", "__init__"),
         ("models", "explain"),
+        ("attention", "distributed"),
+        ("distributed", "layers"),
     ],
 )
 def test_the_ladder_has_no_way_up(importer: str, imported: str) -> None:

@@ -262,6 +262,7 @@ def run_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[s
     "docs/howto/hugging_face_data.md",
     "docs/howto/huggingface.md",
     "docs/howto/molecules.md",
+    "docs/howto/one_graph.md",
     "docs/howto/processes.md",
     "docs/howto/series.md",
     "docs/howto/training.md",
@@ -326,6 +327,20 @@ def check_processes(_scope: dict[str, Any], folder: Path) -> None:
     assert (folder / "runs/script/metrics.json").is_file()
 
 
+def check_one_graph(_scope: dict[str, Any], folder: Path) -> None:
+    """Two processes print the losses of one."""
+    (folder / "train_graph.py").write_text(blocks("docs/howto/one_graph.md")[0])
+    losses = []
+    for count in ("1", "2"):
+        words = ["-m", "torch.distributed.run", "--nproc-per-node", count, "train_graph.py"]
+        command = [sys.executable, *words]
+        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+        losses.append(done.stdout.splitlines()[:3])
+        assert done.stdout.splitlines()[3].split()[:2] == ["process", "targets"]
+    assert losses[0] == losses[1]
+    assert losses[0][0].startswith("loss 1.2")
+
+
 def check_hugging_face(scope: dict[str, Any], _folder: Path) -> None:
     assert scope["scores"].shape == (1, 4, 30522)
     assert scope["states"].shape == (1, 2000, 8)
@@ -368,6 +383,7 @@ def check_own_data(scope: dict[str, Any], _folder: Path) -> None:
 
 CHECKS: dict[str, Callable[[dict[str, Any], Path], None]] = {
     "docs/howto/export.md": check_export,
+    "docs/howto/one_graph.md": check_one_graph,
     "docs/howto/processes.md": check_processes,
     "docs/reference/encodings.md": check_encodings,
     "docs/reference/graphs.md": check_graphs,

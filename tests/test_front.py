@@ -17,7 +17,7 @@ from tests.imports import blocking, run_code
 from tests.public_api import LIST, public_api
 from tests.test_architecture import EXTRAS, for_type_checkers
 
-ROOMS = ["decoding", "encodings", "explain", "graphs", "interop", "layers", "models"]
+ROOMS = ["decoding", "distributed", "encodings", "explain", "graphs", "interop", "layers", "models"]
 FULL = [room for room in ROOMS if room != "interop"]
 """The rooms that have names of their own, not only packages."""
 USE = """

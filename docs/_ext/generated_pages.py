@@ -41,6 +41,7 @@ PACKAGES = {
     "edgewise.app.explain": "Explanations of runs",
     "edgewise.explain": "Explanations",
     "edgewise.decoding": "Generating text",
+    "edgewise.distributed": "One graph on several processes",
     "edgewise.interop.dgl": "DGL",
     "edgewise.interop.pyg": "PyTorch Geometric",
     "edgewise.interop.huggingface": "Hugging Face",

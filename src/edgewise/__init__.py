@@ -11,7 +11,7 @@ import importlib
 TYPE_CHECKING = False  # Importing typing takes longer than the rest of this file.
 
 if TYPE_CHECKING:
-    from edgewise import decoding, encodings, explain, graphs, interop, layers, models
+    from edgewise import decoding, distributed, encodings, explain, graphs, interop, layers, models
     from edgewise._utils.errors import ArgumentError, EdgewiseError
     from edgewise.app.runs.run import load
     from edgewise.app.runs.train_recipe import train
@@ -50,6 +50,7 @@ __all__ = [
     "attention_received",
     "attention_weights",
     "decoding",
+    "distributed",
     "edge_scores",
     "edge_softmax",
     "encodings",

@@ -10,6 +10,7 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,11 @@ class ArgumentError(EdgewiseError, ValueError):
         argument, expected, got, remedy = map(shortened, (argument, expected, got, remedy))
         super().__init__(f"`{argument}`: expected {expected}; got {got}. Remedy: {remedy}{end}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors are sent between processes.
+        fields = {name: getattr(self, name) for name in ("expected", "got", "remedy")}
+        return partial(type(self), self.argument, **fields), (), vars(self)
+
 
 class MissingDataError(EdgewiseError, FileNotFoundError):
     """Error: a data file, or the folder of a trained model, does not exist."""
@@ -101,6 +107,10 @@ class WriteError(EdgewiseError, OSError):
             f"{path}: cannot be written ({cause.strerror or cause}). Remedy: free disk space, fix "
             f"the permissions, or choose another folder{resume}."
         )
+
+
+class ProcessError(EdgewiseError, RuntimeError):
+    """Error: another process of the group has ended, or has not answered in time."""
 
 
 class Interrupted(Exception):  # noqa: N818 - an interruption is not an error

@@ -102,7 +102,8 @@ def attend(
             attention).
         value: ``[..., N_src, H, Dv]``, with as many heads as the key.
         graph: the edges from sources to targets. A pattern (a graph for any number of nodes, such
-            as ``causal()``) is converted to the graph for the numbers of queries and keys.
+            as ``causal()``) is converted to the graph for the numbers of queries and keys. For a
+            graph that is divided among processes, see :func:`edgewise.distributed.partition`.
         score: ``Dot()``, ``Additive(...)``, a callable ``(query, key) -> score``, or ``None`` for
             scores of 0, to which the bias is added.
         bias: added to the score: ``[..., E, H]`` for E edges and H heads, ``[..., E, 1]``, a
@@ -160,6 +161,25 @@ def attend(
         >>> edgewise.attend(query, key, value, edgewise.graphs.window(2)).shape
         torch.Size([10, 4, 8])
     """
+    out: Tensor
+    # A graph that is divided among processes, of edgewise.distributed.
+    divided = getattr(graph, "attend", None)
+    if divided is not None:
+        out = divided(
+            query,
+            key,
+            value,
+            layout=layout,
+            engine=engine,
+            score=score,
+            bias=bias,
+            gain=gain,
+            edge_key=edge_key,
+            edge_value=edge_value,
+            dropout=dropout,
+            normaliser=normaliser,
+        )
+        return out
     call, graph = checked_call(
         query,
         key,
@@ -175,7 +195,6 @@ def attend(
         normaliser=normaliser,
     )
     engine = engine_for(engine)
-    out: Tensor
     # The test of is_intercepted, inlined because every call passes here.
     if not torch.compiler.is_compiling() and ACTIVE.get():
         out = intercepted("attend", lambda call, graph: _attend(call, graph, engine), call, graph)

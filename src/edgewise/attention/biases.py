@@ -63,9 +63,9 @@ class TableBias:
 
     def to(self, dtype: torch.dtype) -> TableBias:
         """Return the bias in another dtype; gradients of the table keep its dtype."""
-        return self if self.table.dtype == dtype else self._with(self.table.to(dtype))
+        return self if self.table.dtype == dtype else self.with_table(self.table.to(dtype))
 
-    def _with(self, table: Tensor) -> TableBias:
+    def with_table(self, table: Tensor) -> TableBias:
         return _unchecked(TableBias, index=self.index, table=table)
 
 
@@ -202,7 +202,7 @@ class OffsetBias(TableBias):
         """Shape ``[E, H]`` of the expanded bias."""
         return torch.Size((self.offsets.graph.num_edges, self.table.shape[1]))
 
-    def _with(self, table: Tensor) -> TableBias:
+    def with_table(self, table: Tensor) -> TableBias:
         return _unchecked(OffsetBias, offsets=self.offsets, table=table)
 
 

@@ -57,10 +57,10 @@ class AttentionCall:
         """Return the call with only the edges of these indices."""
         return replace(
             self,
-            bias=_of_edges(self.bias, edges, 2),
-            gain=_of_edges(self.gain, edges, 2),
-            edge_key=_of_edges(self.edge_key, edges, 3),
-            edge_value=_of_edges(self.edge_value, edges, 3),
+            bias=of_edges(self.bias, edges, 2),
+            gain=of_edges(self.gain, edges, 2),
+            edge_key=of_edges(self.edge_key, edges, 3),
+            edge_value=of_edges(self.edge_value, edges, 3),
         )
 
     def ungrouped(self) -> AttentionCall:
@@ -71,7 +71,7 @@ class AttentionCall:
         return replace(self, key=key, value=value)
 
 
-def _of_edges(term: Any, edges: slice | Tensor, dims: int) -> Any:
+def of_edges(term: Any, edges: slice | Tensor, dims: int) -> Any:
     """Return the entries of some edges; a tensor has them in dimension ``-dims``."""
     if term is None:
         return None
