@@ -4,16 +4,17 @@
 
 FOLDER holds ``test_gat_conv.py`` and the like: ``test/nn/conv`` of a checkout of PyTorch Geometric
 at the installed version. The files are copied to a temporary folder with the import of the layers
-changed, which is all that a user would change, and pytest runs them there.
+changed, which is all that a user would change, and pytest runs them there, after the originals.
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import their_tests
 
 LAYERS = [
     *("FiLMConv", "GATConv", "GATv2Conv", "GCNConv", "GINConv", "GINEConv", "GMMConv", "GPSConv"),
@@ -39,15 +40,17 @@ def _imports(match: re.Match[str]) -> str:
     return "\n".join(lines)
 
 
-def main(folder: str, *arguments: str) -> int:
-    """Copy, rewrite and run; pytest's exit code."""
-    with tempfile.TemporaryDirectory() as temporary:
-        for name in FILES:
-            text = (Path(folder) / name).read_text()
-            (Path(temporary) / name).write_text(rewritten(text))
-        command = [sys.executable, "-m", "pytest", "-q", "--rootdir", temporary, temporary]
-        return subprocess.run([*command, *arguments], check=False).returncode
+def main(folder: str, *arguments: str) -> None:
+    """Copy the files, run the originals and the rewritten ones, and print the outcomes of both."""
+    runs = []
+    for rewrite in (str, rewritten):
+        with tempfile.TemporaryDirectory() as temporary:
+            for name in FILES:
+                text = (Path(folder) / name).read_text()
+                (Path(temporary) / name).write_text(rewrite(text))
+            runs.append(their_tests.run_pytest(temporary, "--rootdir", temporary, *arguments))
+    their_tests.print_table({"PyG": ""}, *runs)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

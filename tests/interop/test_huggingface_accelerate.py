@@ -200,6 +200,20 @@ def test_generated_texts_are_those_of_the_model(name: str, beams: int) -> None:
     assert ours.generate(**batch, **options).tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize(("name", "kind"), [("bigbird-decoder", "Self"), ("led", "Decoder")])
+def test_the_cache_has_another_name_in_older_versions(name: str, kind: str) -> None:
+    model = both(name)[0].eval()
+    layer = next(m for m in model.modules() if f"{kind}Attention" in type(m).__name__)
+    states = torch.randn(1, 5, layer.embed_dim if name == "led" else 16)
+    outputs = []
+    for argument in ("cache", "past_key_values", "unknown"):
+        cache = transformers.DynamicCache()
+        layer(states[:, :4], **{argument: cache})
+        outputs.append(layer(states[:, 4:], **{argument: cache})[0])
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.allclose(outputs[0], outputs[2])
+
+
 def test_led_generates_with_a_static_cache() -> None:
     ours, original = both("led")
     batch = inputs("led")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("torch_geometric")
 from torch_geometric import nn as theirs
 
 import edgewise.interop.pyg as ours
-from tests.interop.parity import CASES, IN, NEWER, Case, inputs, twins
+from tests.interop.parity import CASES, EDGE, IN, NEWER, Case, inputs, twins
 
 EDGES = {
     ("a", "to", "b"): torch.tensor([[0, 1, 2, 2, 4], [0, 0, 1, 3, 5]]),
@@ -37,6 +38,12 @@ LAYERS = {
         ]
     )
 }
+# One layer of each kind with linear maps, with edge features where it takes them.
+CHANGED = {
+    case.layer: case
+    for case in sorted(CASES, key=lambda case: case.edges or 0)
+    if case.layer not in ("RGCNConv", "RGATConv", "GPSConv")
+}.values()
 EACH = list({case.layer: case for case in reversed(NEWER)}.values())
 
 
@@ -112,3 +119,59 @@ def test_summary_is_pygs(case: Case) -> None:
         for layer in twins(case, "random", torch.float32)
     ]
     assert tables[0] == tables[1]
+
+
+class Doubled(nn.Module):
+    """Twice the output of a linear map, without its weight as an attribute, as LoRA may do."""
+
+    def __init__(self, linear: nn.Module) -> None:
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, *inputs: Any) -> Any:
+        return 2 * self.linear(*inputs)
+
+
+def wrap(layer: nn.Module, name: str) -> None:
+    parent, _, attribute = name.rpartition(".")
+    setattr(layer.get_submodule(parent), attribute, Doubled(layer.get_submodule(name)))
+
+
+def hook(layer: nn.Module, name: str) -> None:
+    layer.get_submodule(name).register_forward_hook(lambda _module, _inputs, out: 2 * out)
+
+
+@pytest.mark.parametrize("change", [wrap, hook])
+@pytest.mark.parametrize("case", CHANGED, ids=str)
+def test_changed_linear_maps(case: Case, change: Callable[[nn.Module, str], None]) -> None:
+    x, index, edge = inputs(case, "random", torch.float64)
+    outs = []
+    for layer in twins(case, "random", torch.float64):
+        names = [n for n, m in layer.named_modules() if isinstance(m, (nn.Linear, theirs.Linear))]
+        assert names
+        for name in names:
+            change(layer.eval(), name)
+        outs.append(layer(x, index, *([] if edge is None else [edge])))
+    torch.testing.assert_close(*outs)
+
+
+@pytest.mark.parametrize("name", ["k_rel", "v_rel"])
+def test_changed_maps_of_edge_types(name: str) -> None:
+    types = list(EDGES)
+    layers = [library.HGTConv(IN, 4, (["a", "b"], types), heads=2) for library in (ours, theirs)]
+    layers[0].load_state_dict(layers[1].state_dict())
+    for layer in layers:
+        hook(layer, name)
+    outs = [layer(features(), EDGES) for layer in layers]
+    torch.testing.assert_close(*outs)
+
+
+def test_a_changed_map_of_edge_features_with_edge_types() -> None:
+    case = Case("RGATConv", {"heads": 2, "edge_dim": EDGE}, types=3)
+    x, index, edge_type = inputs(case, "random", torch.float64)
+    edge_attr = torch.randn(index.shape[1], EDGE, dtype=torch.float64)
+    outs = []
+    for layer in twins(case, "random", torch.float64):
+        wrap(layer, "lin_edge")
+        outs.append(layer(x, index, edge_type, edge_attr))
+    torch.testing.assert_close(*outs)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch_geometric.utils import is_torch_sparse_tensor
 
@@ -31,6 +32,10 @@ class AttentionDropIn(DropIn):
 
     reductions: ClassVar[tuple[str, ...]] = ("add", "sum")
     vector_features: ClassVar[bool] = True  # Edge features may be [E] instead of [E, 1].
+
+    def _weighted_maps(self) -> Iterable[nn.Module]:
+        linear = getattr(self, "lin_edge", None)
+        return () if linear is None else (linear,)
 
     def _looped(
         self, adjacency: Tensor, pair: Pair, edge_attr: Tensor | None, size: Size = None

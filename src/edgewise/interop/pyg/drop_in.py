@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
-from torch_geometric.nn import Linear, MessagePassing
+from torch_geometric.nn import HeteroLinear, Linear, MessagePassing
 
 from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.torch_internals import is_plain
 from edgewise.attention.attend import Reduce, aggregate
 from edgewise.graphs import Graph, incidence
 from edgewise.interop.pyg.adjacency import EdgeShapeError, Size, coalesced, graph_of
@@ -40,7 +41,7 @@ def or_pyg(forward: F) -> F:
     def forward_or_pyg(self: DropIn, *args: Any, **kwargs: Any) -> Any:
         refusal: ArgumentError | None = None
         is_traced = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
-        if not (self._has_messages or is_traced or torch.compiler.is_exporting()):
+        if not (self._needs_pyg or is_traced or torch.compiler.is_exporting()):
             try:
                 out = forward(self, *args, **kwargs)
             except ArgumentError as error:
@@ -110,9 +111,19 @@ class DropIn(MessagePassing):  # type: ignore[misc]
         self.__dict__.pop("propagate", None)  # PyG has replaced the method of this instance.
 
     @property
-    def _has_messages(self) -> bool:
-        """True if messages are masked or have hooks; if so, PyG's code computes them."""
-        return bool(self.explain or any(getattr(self, name, None) for name in HOOKS))
+    def _needs_pyg(self) -> bool:
+        """True if messages are masked or have hooks, or if a map whose weight is read is changed by
+        a hook or a wrapper; if so, PyG's code computes the layer.
+        """
+        return bool(
+            self.explain
+            or any(getattr(self, name, None) for name in HOOKS)
+            or not all(map(_is_unchanged, self._weighted_maps()))
+        )
+
+    def _weighted_maps(self) -> Iterable[nn.Module]:
+        """Return the linear maps whose weights the layer reads instead of calling them."""
+        return ()
 
     def propagate(self, edge_index: Tensor, size: Size = None, **features: Any) -> Tensor:
         """Compute a message for each edge, not by the code that PyG generates for its layers."""
@@ -196,10 +207,18 @@ def _has_rows(x: Any, batched: bool) -> bool:
     )
 
 
-def projected(linear: Linear, x: Tensor, argument: str = "x") -> Tensor:
+def _is_unchanged(linear: nn.Module) -> bool:
+    # PyG's linear maps of unknown width have a hook that makes the weight.
+    return isinstance(getattr(linear, "weight", None), UninitializedParameter) or any(
+        is_plain(linear, kind) for kind in (Linear, HeteroLinear)
+    )
+
+
+def projected(linear: nn.Module, x: Tensor, argument: str = "x") -> Tensor:
     """Return ``linear(x)``; raise ArgumentError if x has another width or dtype than its weight."""
-    if not isinstance(linear.weight, UninitializedParameter):
-        check_node_features(x, linear.weight.shape[1], argument, like=linear.weight)
+    weight = getattr(linear, "weight", None)  # Wrappers have none.
+    if isinstance(weight, Tensor) and not isinstance(weight, UninitializedParameter):
+        check_node_features(x, weight.shape[1], argument, like=weight)
     out: Tensor = linear(x)
     return out
 

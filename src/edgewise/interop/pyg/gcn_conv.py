@@ -41,7 +41,7 @@ class GCNConv(DropIn, nn.GCNConv):  # type: ignore[misc]
         cached = self._cached_edge_index if self.normalize else None
         edge_index, edge_weight = (edge_index, edge_weight) if cached is None else cached
         graph = self._graph(edge_index, as_pair(x, batched=True))
-        edge_weight = edge_weights(edge_index, edge_weight, self.lin.weight)
+        edge_weight = edge_weights(edge_index, edge_weight, next(self.lin.parameters()))
         if self.normalize and cached is None:
             graph, edge_weight = self._normalise(
                 graph, edge_weight, x.dtype, is_torch_sparse_tensor(edge_index)

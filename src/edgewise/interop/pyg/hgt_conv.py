@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Module
 from torch_geometric import nn
 
 from edgewise._utils.errors import ArgumentError
@@ -71,6 +72,9 @@ class HGTConv(DropIn, nn.HGTConv):  # type: ignore[misc]
             if name in self.dst_node_types
         }
         return {name: self._skipped(name, x_dict, o) for name, o in self.out_lin(outputs).items()}
+
+    def _weighted_maps(self) -> Iterable[Module]:
+        return self.k_rel, self.v_rel
 
     def _by_type(self, rows: Tensor, edge_type: EdgeType, maps: nn.HeteroLinear) -> Tensor:
         """Map ``[N, H, D]`` by the matrices of an edge type, one for each head."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Module
 from torch_geometric import nn
 
 from edgewise._utils.errors import ArgumentError
@@ -45,7 +46,7 @@ class PNAConv(DropIn, nn.PNAConv):  # type: ignore[misc]
         """Return ``[N, out_channels]``; edge features are ``[E, edge_dim]``."""
         nodes, _ = as_pair((x, None))
         graph = self._graph(edge_index, (nodes, nodes))
-        check_node_features(nodes, self.in_channels, like=self.lin.weight)
+        check_node_features(nodes, self.in_channels, like=next(self.lin.parameters()))
         names = self._statistics()
         if self.divide_input:
             towers = nodes.unflatten(-1, (self.towers, self.F_in))
@@ -67,6 +68,9 @@ class PNAConv(DropIn, nn.PNAConv):  # type: ignore[misc]
         joined = torch.cat([f(out[:, i]) for i, f in enumerate(self.post_nns)], dim=1)
         result: Tensor = self.lin(joined)
         return result
+
+    def _weighted_maps(self) -> Iterable[Module]:
+        return (network[0] for network in self.pre_nns)
 
     def _statistics(self) -> list[str]:
         """Return the names of the statistics; raise ArgumentError for others."""

@@ -13,6 +13,7 @@ from edgewise.interop.huggingface.attention import attention
 from edgewise.interop.huggingface.masks import GraphMask
 
 Mask = GraphMask | Tensor | None
+FORMER_NAME = "past_key_values"  # Of the argument ``cache``, before transformers 5.17 or so.
 
 
 class EdgewiseBigBirdSelfAttention(BigBirdSelfAttention):  # type: ignore[misc]
@@ -25,9 +26,10 @@ class EdgewiseBigBirdSelfAttention(BigBirdSelfAttention):  # type: ignore[misc]
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Mask = None,
         cache: Any = None,
-        **_: Any,
+        **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the output ``[B, T, width]``, and the weights if the model collects them."""
+        cache = options.get(FORMER_NAME) if cache is None else cache
         is_cross = encoder_hidden_states is not None
         width = self.attention_head_size
         query = _by_head(self.query(hidden_states), width)
@@ -58,9 +60,10 @@ class EdgewiseLEDDecoderAttention(LEDDecoderAttention):  # type: ignore[misc]
         cache: Any = None,
         attention_mask: Mask = None,
         output_attentions: bool = False,
-        **_: Any,
+        **options: Any,
     ) -> tuple[Tensor, Tensor | None, Any]:
         """Return the output ``[B, T, width]``, the weights ``[B, H, T, S]`` or None, the cache."""
+        cache = options.get(FORMER_NAME) if cache is None else cache
         is_cross = key_value_states is not None
         query = _by_head(self.q_proj(hidden_states), self.head_dim)
         maps = self.k_proj, self.v_proj
