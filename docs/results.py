@@ -518,7 +518,8 @@ def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) ->
         metrics: names of the metrics of the task.
     """
     # Baselines read the training graph, not sampled batches, and do not use `data.naive_bayes`.
-    ignored = {"batch_size", "fold", "negatives", "by_user", "naive_bayes", *AUGMENTATION}
+    sampled = {"batch_size", "fanouts", "negatives", "by_user"}
+    ignored = {"fold", "naive_bayes", *sampled, *AUGMENTATION}
     data = {name: value for name, value in record["data"].items() if name not in ignored}
     monitored = record["trainer"]["monitor"].partition("/")[2]
     chosen = monitored if monitored in metrics else (metrics or ["loss"])[0]

@@ -83,6 +83,11 @@ class Partition(Pattern, ABC):
         rank: rank of this process in the group.
         target_sizes: number of targets of each process.
         source_sizes: number of sources of each process.
+
+    Example:
+        >>> from edgewise import distributed, graphs
+        >>> nodes = distributed.partition(graphs.window(8), 4000)  # doctest: +SKIP
+        >>> model(x, nodes)  # features of 1,000 nodes on each of 4 processes  # doctest: +SKIP
     """
 
     graph: Graph

@@ -63,7 +63,7 @@ class NeighbourSampler:
         check_fanouts(fanouts)
         self.fanouts = list(fanouts)
         self._edge: Tensor | None = None
-        if isinstance(graph, Graph):
+        if not isinstance(graph, SortedGraph):
             check_square(graph, "number the nodes of both types together, from 0")
             target, self._edge = graph.target.cpu().sort(stable=True)
             pointer = torch.searchsorted(target, torch.arange(graph.num_targets + 1))
