@@ -436,6 +436,7 @@ EXAMPLES_NEED = {
 
 @pytest.mark.slow("edgewise.app.runs.run", "edgewise.app.runs.train_recipe")
 @pytest.mark.parametrize("module", WITH_EXAMPLES)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
 def test_the_examples_of_docstrings_run(module: str) -> None:
     """Each example imports what it uses."""
     for prefix, packages in EXAMPLES_NEED.items():

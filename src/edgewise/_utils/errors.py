@@ -110,7 +110,13 @@ class WriteError(EdgewiseError, OSError):
 
 
 class ProcessError(EdgewiseError, RuntimeError):
-    """Error: another process of the group has ended, or has not answered in time."""
+    """Error: another process of the group has ended, or has not answered in time.
+
+    Example:
+        >>> from edgewise.distributed import ProcessError
+        >>> issubclass(ProcessError, RuntimeError)
+        True
+    """
 
 
 class Interrupted(Exception):  # noqa: N818 - an interruption is not an error

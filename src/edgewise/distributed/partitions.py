@@ -39,6 +39,12 @@ class Traffic:
         node_bytes: bytes of query, key, value and output, and of the rows that it receives.
         graph_bytes: bytes of the graph and of the lists of rows to send, without the layouts that
             engines add.
+
+    Example:
+        >>> from edgewise import distributed, graphs
+        >>> nodes = distributed.partition(graphs.window(8), 4000)  # doctest: +SKIP
+        >>> nodes.report(query, key, value).processes[0].sent_forward  # doctest: +SKIP
+        16384
     """
 
     targets: int
@@ -53,7 +59,14 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Report:
-    """Traffic of each process; printed as a table."""
+    """Traffic of each process; printed as a table.
+
+    Example:
+        >>> from edgewise.distributed import Report, Traffic
+        >>> traffic = Traffic(100, 100, 900, 16, 2048, 4096, 65536, 8192)
+        >>> print(str(Report((traffic, traffic))).splitlines()[0][:39])
+        process  targets  sources  edges  recei
+    """
 
     processes: tuple[Traffic, ...]
 
