@@ -83,9 +83,9 @@ def test_hetero_data() -> None:
     graph = graphs.from_hetero_data(data)
     assert edges_by_relation(graph) == edges_by_relation(graphs.typed(EDGES, SIZES))
     del data["post"].num_nodes
-    with warnings.catch_warnings(action="ignore"):  # PyG's, before the error.
-        with refused("data", expected="number of nodes", got="'post'", remedy="num_nodes"):
-            graphs.from_hetero_data(data)
+    wrong = refused("data", expected="number of nodes", got="'post'", remedy="num_nodes")
+    with warnings.catch_warnings(action="ignore"), wrong:  # PyG warns before.
+        graphs.from_hetero_data(data)
     with refused("data", expected="HeteroData", got="dict", remedy="graphs.typed"):
         graphs.from_hetero_data(EDGES)
 

@@ -25,9 +25,10 @@ The method ``"removed"`` is exact: one forward pass without each part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from functools import cached_property, partial
 from itertools import groupby, islice
 from typing import Any, Literal, get_args
@@ -88,6 +89,8 @@ class Case:
         score_copies: function that returns the score of the answer in each of n copies of the
             input, ``[n]``, which is one graph without edges between copies; ``"removed"`` then
             removes a different part from each copy. ``None``: one part per forward pass.
+        edge_names: name of the edges between two members, smaller index first, such as the
+            relation in a typed graph; empty without names.
 
     Example:
         >>> import torch
@@ -113,6 +116,7 @@ class Case:
     class_token: bool = False
     best: Method | None = None
     score_copies: Callable[[int], Tensor] | None = None
+    edge_names: Mapping[tuple[int, int], str] = dataclass_field(default_factory=dict)
 
     @cached_property
     def field(self) -> ReceptiveField | None:

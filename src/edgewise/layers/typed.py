@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise.attention.attend import Reduce, aggregate, attend
 from edgewise.attention.biases import TableBias
-from edgewise.attention.hooks import Nodes, nodes_are
+from edgewise.attention.hooks import Nodes, is_intercepted, nodes_are, without_interception
 from edgewise.graphs import Graph
 from edgewise.graphs.typed import TypedGraph, source_pairs, target_pairs
 from edgewise.layers.sparse import check_node_features
@@ -162,8 +163,10 @@ def sum_relations(x: Tensor, graph: TypedGraph, weight: Tensor, reduce: Reduce) 
     sizes = graph.num_targets, graph.num_sources
     with nodes_are(lambda: Nodes(sizes, target=pairs.node)):
         reduced = aggregate(x, by_target, reduce=reduce)
-    with nodes_are(lambda: Nodes((sizes[0], sizes[0]), source=pairs.node)):
-        return aggregate(grouped_matmul(reduced, pairs.sizes, weight), summed)
+    mapped = grouped_matmul(reduced, pairs.sizes, weight)
+    # These edges join a target with itself, not with a neighbour.
+    with without_interception() if is_intercepted() else nullcontext():
+        return aggregate(mapped, summed)
 
 
 def attend_relations(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
 from edgewise.app.kinds.nodes import reasons, recipes
+from edgewise.app.kinds.nodes.aifb import Aifb
 from edgewise.app.kinds.nodes.data import NodeData, is_large
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.kinds.nodes.planetoid import Planetoid
@@ -12,12 +13,12 @@ from edgewise.app.kinds.nodes.reasons import NodeCases
 from edgewise.app.kinds.nodes.task import Consistency
 from edgewise.app.train.tasks.classification import Classification
 
-__all__ = ["KIND", "Consistency", "NodeCases", "NodeFiles", "Planetoid"]
+__all__ = ["KIND", "Aifb", "Consistency", "NodeCases", "NodeFiles", "Planetoid"]
 
 KIND = Kind(
     "nodes",
     recipes=recipes_in(recipes),
-    data={"node_files": NodeFiles, "planetoid": Planetoid},
+    data={"aifb": Aifb, "node_files": NodeFiles, "planetoid": Planetoid},
     tasks={"consistency": Consistency},
     predictors=(NodeClasses, NodeProperties),
     baselines=(
