@@ -75,7 +75,7 @@ def hgt(graph: graphs.TypedGraph, _bases: int) -> dict[str, Callable[[Tensor], T
 
 def compared(calls: dict[str, Callable[[Tensor], Tensor]], x: Tensor, rounds: int) -> dict:
     """Return the median seconds of both, forward, and forward and backward."""
-    outs = [call(x) for call in calls.values()]
+    outs = [call(x).detach() for call in calls.values()]
     difference = float((outs[0] - outs[1]).abs().max())
     if difference > AGREEMENT:
         raise SystemExit(f"outputs differ by {difference:.1e}")

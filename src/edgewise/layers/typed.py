@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise.attention.attend import Reduce, aggregate, attend
-from edgewise.attention.biases import TableBias
 from edgewise.attention.hooks import Nodes, is_intercepted, nodes_are, without_interception
 from edgewise.graphs import Graph
 from edgewise.graphs.typed import TypedGraph, source_pairs, target_pairs
@@ -186,10 +185,11 @@ def attend_relations(
     ``priority`` ``[R, H]``. A source is mapped once for each relation with edges from it.
     """
     pairs, by_pair = graph.derived(source_pairs)
+    # The factor p of the score stands in the map of the keys, because attend with a gain is slower.
+    key_weight = key_weight * priority[:, :, None, None]
     key, value = (
         grouped_matmul(rows[pairs.node], pairs.sizes, weight)
         for rows, weight in ((key, key_weight), (value, value_weight))
     )
-    gain = TableBias(graph.edge_type, priority)
     with nodes_are(lambda: Nodes((graph.num_targets, graph.num_sources), source=pairs.node)):
-        return attend(query, key, value, by_pair, gain=gain)
+        return attend(query, key, value, by_pair)

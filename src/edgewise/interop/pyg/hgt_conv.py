@@ -21,8 +21,8 @@ EdgeType = tuple[str, str, str]
 class HGTConv(DropIn, nn.HGTConv):  # type: ignore[misc]
     r"""PyG's ``HGTConv``, the heterogeneous graph Transformer (Hu et al., 2020).
 
-    The score of an edge of type r is :math:`p_r\, q_i^\top K_r k_j / \sqrt D`; the factor p is a
-    gain of one call of ``attend`` for all types.
+    The score of an edge of type r is :math:`p_r\, q_i^\top K_r k_j / \sqrt D`; one call of
+    ``attend`` computes all types. A source is mapped once for each type with edges from it.
 
     Example:
         >>> import torch
