@@ -131,7 +131,7 @@ def test_counts_of_neighbours() -> None:
 @needs("AIFB")
 def test_aifb() -> None:
     splits = Aifb().load()
-    assert splits.model_arguments["relations"] == 2 * 44
+    assert splits.model_arguments["relations"] == 2 * 43
     assert splits.model_arguments["out_width"] == 4
     sizes = [len(s.make(torch.zeros(1, dtype=torch.long)).target) for s in
              (splits.train, splits.val, splits.test)]  # fmt: skip

@@ -57,7 +57,7 @@ def read_triples(path: Path) -> list[Triple]:
 def opened_triples(path: Path) -> TextIO:
     """Open a file of N-Triples, which may be compressed."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")  # type: ignore[return-value]
+        return gzip.open(path, "rt", encoding="utf-8")
     return path.open(encoding="utf-8")
 
 

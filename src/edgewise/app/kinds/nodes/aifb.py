@@ -39,7 +39,7 @@ ANSWERS = ("employs", "affiliation")
 
 @dataclass(frozen=True)
 class Aifb(NodeData):
-    """Research groups of 176 people, in a graph of 45 relations and their reversed ones.
+    """Research groups of 176 people, in a graph of 43 relations and the same reversed.
 
     Literals, such as years and titles, are nodes. Nodes have no features.
 
