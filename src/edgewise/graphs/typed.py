@@ -32,6 +32,13 @@ class TypedGraph(Edges):
         edge_type: number of the relation of each edge, ``[E]``.
         node_types: names of the node types, in the order of their numbers.
         node_type: number of the type of each target node, ``[N]``.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs
+        >>> shares = {("user", "shares", "post"): torch.tensor([[0, 1], [0, 0]])}
+        >>> graphs.typed(shares, {"user": 2, "post": 1}).with_reverse().relations
+        (('user', 'shares', 'post'), ('post', 'rev_shares', 'user'))
     """
 
     def __init__(
