@@ -128,10 +128,10 @@ def reasons_of(case: Case, scores: Contributions) -> list[Reason]:
             member: float(scores.members[member])
             for member in listed(case).nonzero()[:, 0].tolist()
         }
-        explained = [] if case.own is None or not case.by_edge else case.own.tolist()
+        own_nodes = [] if case.own is None or not case.by_edge else case.own.tolist()
         reasons += [
             Reason(
-                case.labels[member] + "".join(_relation(case, member, node) for node in explained),
+                case.labels[member] + "".join(_relation(case, member, node) for node in own_nodes),
                 value,
             )
             for member, value in members.items()

@@ -42,9 +42,9 @@ class RGCNLayer(GraphLayer):
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """Return ``[N, out_width]`` from x ``[N, in_width]``; one relation may have a batch."""
         graph = bind_to_nodes(graph, x)
-        weight = self.weight
+        weight: Tensor = self.weight
         if self.comp is not None:
-            weight = torch.einsum("rb,bio->rio", self.comp, weight)
+            weight = torch.einsum("rb,bio->rio", self.comp, self.weight)
         if self.relations == 1:
             neighbours = aggregate(x.unsqueeze(-2), graph, reduce="mean").squeeze(-2) @ weight[0]
         else:
