@@ -229,6 +229,7 @@ PACKAGES = {
     "docs/howto/pyg.md": ["torch_geometric"],
     "docs/howto/text.md": ["lightning", "tokenizers"],
     "docs/howto/training.md": ["lightning", "torch_geometric"],
+    "docs/howto/typed_graphs.md": ["torch_geometric"],
 }
 OWN_TEST = {
     "CONTRIBUTING.md": "its blocks are two files, not one program",

@@ -385,9 +385,7 @@ def test_hooks_on_weights_are_removed() -> None:
 def test_an_array_of_nodes_without_features_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     numpy.savez(path, x=numpy.empty((10**12, 0)), edge_index=numpy.empty((2, 0), int))
-    with refused(
-        str(path), expected="free memory", got="1,000,000,000,000 nodes", remedy="disk"
-    ):
+    with refused(str(path), expected="free memory", got="1,000,000,000,000 nodes", remedy="disk"):
         NodeFiles()._read_npz(path, labelled=False)
 
 

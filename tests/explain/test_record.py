@@ -20,7 +20,7 @@ from tests.errors import refused
 from tests.explain.sparse_models import SPARSE, TOKENS, dense_weights, sparse_model, values_of
 from tests.layers.test_sparse import sparse
 
-UNWEIGHTED = ["gnn", "graphsage", "gin", "graph_gin", "graph_gnn", "link_predictor"]
+UNWEIGHTED = ["gnn", "graphsage", "gin", "graph_gin", "graph_gnn", "link_predictor", "rgcn"]
 """Models of sums and means, whose weights are equal."""
 UNRECORDED = [*UNWEIGHTED, "graph_network", "tree_lstm", "performer", "rnn", "lstm", "gru"]
 """Models without weights of edges; Performer's attention never computes them."""

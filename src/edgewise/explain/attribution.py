@@ -25,9 +25,10 @@ The method ``"removed"`` is exact: one forward pass without each part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from functools import cached_property, partial
 from itertools import groupby, islice
 from typing import Any, Literal, get_args
@@ -93,6 +94,8 @@ class Case:
             to them.
         exact_pairs: pairs of members ``[2, R]`` without which ``"left_out"`` computes the score
             again, because the score also depends on their edges outside of the model's layers.
+        edge_names: name of the edges between two members, smaller index first, such as the
+            relation in a typed graph; empty without names.
 
     Example:
         >>> import torch
@@ -120,6 +123,7 @@ class Case:
     score_copies: Callable[[int], Tensor] | None = None
     score_without: Callable[[Tensor], Tensor] | None = None
     exact_pairs: Tensor | None = None
+    edge_names: Mapping[tuple[int, int], str] = dataclass_field(default_factory=dict)
 
     @cached_property
     def field(self) -> ReceptiveField | None:

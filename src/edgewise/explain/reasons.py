@@ -122,17 +122,31 @@ def reasons_of(case: Case, scores: Contributions) -> list[Reason]:
             name = case.labels[neighbour]
             if degree[neighbour] > 1:  # A common neighbour of two nodes has two edges.
                 name = f"{case.labels[node]}-{name}"
-            reasons.append(Reason(name, value))
+            reasons.append(Reason(name + _relation(case, node, neighbour), value))
     else:
         members = {
             member: float(scores.members[member])
             for member in listed(case).nonzero()[:, 0].tolist()
         }
-        reasons += [Reason(case.labels[member], value) for member, value in members.items()]
+        own_nodes = [] if case.own is None or not case.by_edge else case.own.tolist()
+        reasons += [
+            Reason(
+                case.labels[member] + "".join(_relation(case, member, node) for node in own_nodes),
+                value,
+            )
+            for member, value in members.items()
+        ]
         for ends, value in edges if case.by_edge else ():
             # A node that acts on the answer through this edge alone is named instead of the edge.
             same = (math.isclose(members.get(end, math.nan), value, rel_tol=1e-3) for end in ends)
             if not any(same):
-                reasons.append(Reason("-".join(case.labels[end] for end in ends), value))
+                name = "-".join(case.labels[end] for end in ends)
+                reasons.append(Reason(name + _relation(case, *ends), value))
     reasons = [reason for reason in reasons if reason.contribution != 0.0]
     return sorted(reasons, key=lambda reason: -abs(reason.contribution))
+
+
+def _relation(case: Case, first: int, second: int) -> str:
+    """Return the name of the edges between two members in parentheses, "" without a name."""
+    name = case.edge_names.get((min(first, second), max(first, second)))
+    return "" if name is None else f" ({name})"

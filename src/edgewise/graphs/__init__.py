@@ -34,6 +34,7 @@ from edgewise.graphs.sequence import Complete as complete
 from edgewise.graphs.sequence import Empty as empty
 from edgewise.graphs.subgraphs import Subgraphs as subgraphs
 from edgewise.graphs.tree import Tree as tree
+from edgewise.graphs.typed import TypedGraph, from_hetero_data, typed
 from edgewise.graphs.virtual import Virtual as virtual
 
 PATTERNS: dict[str, type[Pattern]] = {
@@ -76,6 +77,7 @@ __all__ = [
     "Pattern",
     "Permuted",
     "Runs",
+    "TypedGraph",
     "batch",
     "blocks",
     "causal",
@@ -88,6 +90,7 @@ __all__ = [
     "expand",
     "expander",
     "from_dense",
+    "from_hetero_data",
     "from_networkx",
     "from_pyg",
     "from_scipy",
@@ -99,6 +102,7 @@ __all__ = [
     "random",
     "subgraphs",
     "tree",
+    "typed",
     "virtual",
     "window",
 ]

@@ -63,6 +63,13 @@ from edgewise.layers.transformer import (
     TransformerStack,
     activation,
 )
+from edgewise.layers.typed import (
+    TypedLinear,
+    attend_relations,
+    grouped_matmul,
+    sum_relations,
+    typed_graph,
+)
 
 __all__ = [
     "LAYER_NORMALISERS",
@@ -111,11 +118,14 @@ __all__ = [
     "Tokens",
     "TransformerLayer",
     "TransformerStack",
+    "TypedLinear",
     "activation",
     "add_penalty",
+    "attend_relations",
     "check_edge_attr",
     "collect_penalties",
     "given_or_ones",
+    "grouped_matmul",
     "init_normal",
     "init_xavier",
     "is_dense",
@@ -124,7 +134,9 @@ __all__ = [
     "packed_graph",
     "refuse_edge_attr",
     "shares_nodes",
+    "sum_relations",
     "symmetric_weight",
+    "typed_graph",
 ]
 
 

@@ -57,6 +57,7 @@ from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphormer import graphormer
 from edgewise.models.graphsage import graphsage
 from edgewise.models.gru import gru
+from edgewise.models.hgt import hgt
 from edgewise.models.laplacian_transformer import laplacian_transformer
 from edgewise.models.light_conv import light_conv
 from edgewise.models.lightgcn import lightgcn
@@ -73,6 +74,7 @@ from edgewise.models.multi_graph_transformer import multi_graph_transformer
 from edgewise.models.performer import performer
 from edgewise.models.pinsage import pinsage
 from edgewise.models.reformer import reformer
+from edgewise.models.rgcn import rgcn
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
 from edgewise.models.san import san
@@ -99,6 +101,8 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "edge_transformer": edge_transformer,
     "grand": grand,
     "graph_bert": graph_bert,
+    "rgcn": rgcn,
+    "hgt": hgt,
 }
 """Node-level models. ``f(in_width, out_width)`` builds a model, which is called as ``model(x,
 graph) -> [..., N, out_width]``."""
@@ -270,6 +274,7 @@ __all__ = [
     "graphormer",
     "graphsage",
     "gru",
+    "hgt",
     "laplacian_transformer",
     "light_conv",
     "lightgcn",
@@ -286,6 +291,7 @@ __all__ = [
     "performer",
     "pinsage",
     "reformer",
+    "rgcn",
     "rnn",
     "roberta",
     "san",

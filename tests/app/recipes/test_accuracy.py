@@ -26,6 +26,7 @@ AT_LEAST = {
     "gcn-cora": ("Cora", "test/accuracy", 0.815),
     "gat-cora": ("Cora", "test/accuracy", 0.83),
     "grand-cora": ("Cora", "test/accuracy", 0.845),
+    "rgcn-aifb": ("AIFB", "test/accuracy", 0.90),
     "gin-mutag": ("MUTAG", "test/accuracy", 0.85),
     "sage-facebook": ("ego_facebook", "test/auc", 0.98),
     "lightgcn-gowalla": ("gowalla", "test/recall@20", 0.16),

@@ -28,6 +28,7 @@ DATA = {
     "gru-ewt": "UD_English-EWT",
     "ionic-liquids-co2": "ionic_liquids",
     "lightgcn-gowalla": "gowalla",
+    "rgcn-aifb": "AIFB",
     "sage-facebook": "ego_facebook",
     **dict.fromkeys(("spoken-digits", "spoken-digits-speakers"), "spoken_digits"),
     "tag-ewt": "UD_English-EWT",

@@ -35,6 +35,7 @@ from edgewise.app.files.files import unreadable
 from edgewise.app.files.frames import FrameSource, open_source, pandas_for
 from edgewise.app.files.read_table import DELIMITERS, SEPARATOR_LINE, is_text, read_table
 from edgewise.app.files.reading import opened_text, text_form
+from edgewise.app.files.triples import Triple, is_triples, read_triples
 
 Ids = dict[str, int]
 """Dict from id to node index, sorted by id, so that ``list(ids)[index]`` is the id."""
@@ -94,6 +95,7 @@ ITEM = _column(
 )
 TIME = _column("data.time", "time timestamp date datetime when unixreviewtime createdat")
 RATING = _column("data.rating", "rating ratings score stars bookrating")
+RELATION = _column("data.relation", "relation predicate property edgetype")
 ROLES = SOURCE, DESTINATION, USER, ITEM, TIME, RATING
 USUAL = frozenset(name for role in ROLES for name in (*role.usual, "id", "node", "nodeid"))
 """Usual column names. A first line with two of these names is a header, not an edge."""
@@ -102,11 +104,15 @@ Indices = NDArray[np.int64]
 
 
 class EdgeTable(NamedTuple):
-    """Edges ``[2, E]`` as node indices, node ids, and the name of the column of source nodes."""
+    """Edges ``[2, E]`` as node indices, node ids, and the name of the column of source nodes.
+    ``edge_type`` ``[E]`` holds the relation of each edge, an index of ``relations``, if any.
+    """
 
     pairs: Tensor
     ids: Ids
     column: str = "source"
+    edge_type: Tensor | None = None
+    relations: tuple[str, ...] = ()
 
 
 class Interactions(NamedTuple):
@@ -177,19 +183,49 @@ def read_edges(
     names: bool = False,
     source: str = "",
     destination: str = "",
+    relation: str = "",
 ) -> EdgeTable:
     """Read edges from lines ``source target``, or from two columns of a table. An empty column name
     is found by usual names, or is one of the only two columns; ``names`` accepts ids that are not
-    integers.
+    integers. ``relation`` is a column with the relation of each edge, which a file of N-Triples
+    always has.
     """
+    opened = open_source(path)
+    if isinstance(opened, Path) and is_triples(opened):
+        return edge_table(read_triples(opened), opened)
     columns = SOURCE.named(source), DESTINATION.named(destination)
-    fields = _fields(open_source(path), header, columns)
-    fields = _two_columns(fields, columns, "two ids, source and target")
+    named = RELATION.named(relation)
+    table = _fields(opened, header, (*columns, named) if relation else columns)
+    fields = _two_columns(table, columns, "two ids, source and target")
     if not len(fields.widths):
         raise _empty(fields.path)
     ids, (nodes,) = _numbered([(fields, slice(None))], names)
     column = fields.names[0] if fields.names else "source"
-    return EdgeTable(nodes.view(-1, 2).t().contiguous(), ids, column)
+    edges = EdgeTable(nodes.view(-1, 2).t().contiguous(), ids, column)
+    if not relation:
+        return edges
+    position = _find_column(table, named)
+    assert position is not None
+    is_blank = ~table.per_field(str.strip)[table.starts + position]
+    table.refuse(is_blank.nonzero()[0], f"a relation for {named.argument}")
+    return _with_relations(edges, table.texts[table.codes[table.starts + position]].tolist())
+
+
+def edge_table(triples: Sequence[Triple], path: Path) -> EdgeTable:
+    """Return triples (source, relation, target) as edges; ``path`` is their file."""
+    if not triples:
+        raise _empty(path)
+    ends = [end for source, _, target in triples for end in (source, target)]
+    ids = {name: number for number, name in enumerate(sorted(set(ends)))}
+    pairs = torch.tensor([ids[end] for end in ends]).view(-1, 2).t().contiguous()
+    return _with_relations(EdgeTable(pairs, ids), [relation for _, relation, _ in triples])
+
+
+def _with_relations(edges: EdgeTable, names: list[str]) -> EdgeTable:
+    relations = tuple(sorted(set(names)))
+    number = {name: index for index, name in enumerate(relations)}
+    edge_type = torch.tensor([number[name] for name in names], dtype=torch.long)
+    return edges._replace(edge_type=edge_type, relations=relations)
 
 
 def read_interactions(

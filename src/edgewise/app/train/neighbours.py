@@ -16,7 +16,7 @@ from edgewise._utils.ragged import ranges, starts
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.sampled import SampledLoader
 from edgewise.engines.native.sampling import SortedGraph, sample_edges
-from edgewise.graphs import Graph, check_square, edges
+from edgewise.graphs import Graph, TypedGraph, check_square, edges
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class NeighbourSampler:
     L layers give the seed nodes the same outputs as on the whole graph.
 
     Args:
-        graph: the whole graph, with as many targets as sources, or its edges sorted by target.
+        graph: the whole graph, with as many targets as sources, or its edges sorted by target. A
+            typed graph gives typed samples.
         fanouts: edges per node in each hop, starting at the seed nodes; -1 takes all.
 
     Raises:
@@ -63,6 +64,7 @@ class NeighbourSampler:
         check_fanouts(fanouts)
         self.fanouts = list(fanouts)
         self._edge: Tensor | None = None
+        self._typed = graph if isinstance(graph, TypedGraph) else None
         if not isinstance(graph, SortedGraph):
             check_square(graph, "number the nodes of both types together, from 0")
             target, self._edge = graph.target.cpu().sort(stable=True)
@@ -99,10 +101,12 @@ class NeighbourSampler:
         node, edge = torch.cat(nodes), torch.cat([hop.edge for hop in hops])
         self._local[node] = -1
         pairs = [torch.cat([getattr(hop, end) for hop in hops]) for end in ("source", "target")]
-        graph = edges(torch.stack(pairs), count)
-        return Neighbourhood(
-            node, graph, edge if self._edge is None else self._edge[edge], len(seeds)
-        )
+        edge_index, edge = torch.stack(pairs), edge if self._edge is None else self._edge[edge]
+        if self._typed is None:
+            graph: Graph = edges(edge_index, count)
+        else:
+            graph = self._typed.renumbered(edge_index, edge, node)
+        return Neighbourhood(node, graph, edge, len(seeds))
 
     def _check(self, seeds: Tensor) -> None:
         strange = (seeds < 0) | (seeds >= self.num_nodes)

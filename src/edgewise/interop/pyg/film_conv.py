@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch_geometric import nn
 
+from edgewise.graphs.typed import stacked
 from edgewise.interop.pyg.attention_drop_in import both
 from edgewise.interop.pyg.drop_in import DropIn, or_pyg, projected
-from edgewise.interop.pyg.relations import relations_of
+from edgewise.interop.pyg.relations import typed_graph_of
 
 
 class FiLMConv(DropIn, nn.FiLMConv):  # type: ignore[misc]
@@ -37,14 +38,15 @@ class FiLMConv(DropIn, nn.FiLMConv):  # type: ignore[misc]
         graph = self._graph(edge_index, (source, target))
         beta, gamma = self.film_skip(target).split(self.out_channels, dim=-1)
         out = self._activated(gamma * projected(self.lin_skip, target) + beta)
-        stacked = graph
+        by_type = graph
         if self.num_relations > 1:
-            stacked = relations_of(edge_index, edge_type, graph, self.num_relations).stacked
+            typed = typed_graph_of(edge_index, edge_type, graph, self.num_relations)
+            by_type = typed.derived(stacked)
         table = torch.cat([projected(linear, source) for linear in self.lins])
-        films = stacked.gather_target(torch.cat([film(target) for film in self.films]))
+        films = by_type.gather_target(torch.cat([film(target) for film in self.films]))
         beta, gamma = films.split(self.out_channels, dim=-1)
-        messages = torch.addcmul(beta, gamma, stacked.gather_source(table))
-        sums = self._reduced_messages(self._activated(messages), stacked)
+        messages = torch.addcmul(beta, gamma, by_type.gather_source(table))
+        sums = self._reduced_messages(self._activated(messages), by_type)
         return out + sums.view(self.num_relations, -1, self.out_channels).sum(0)
 
     def _activated(self, x: Tensor) -> Tensor:

@@ -1,44 +1,22 @@
-"""Graphs of edges with types: nodes are numbered for each type, as ``type * N + node``."""
+"""Typed graphs of PyG's ``edge_index`` and ``edge_type``, and matrices of relations."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError
-from edgewise.graphs import Edges, Graph
+from edgewise.graphs import Graph
+from edgewise.graphs.typed import TypedGraph
 from edgewise.interop.pyg.adjacency import cached_for, check_one_per_edge
+from edgewise.layers.typed import grouped_matmul
 
 
-class Nodes(NamedTuple):
-    """Pairs of an edge type and a node that occur in a graph, sorted by type."""
-
-    node: Tensor
-    sizes: list[int]
-    """Number of pairs of each type."""
-    of_edge: Tensor
-    """Pair of each edge."""
-
-
-class Relations(NamedTuple):
-    """A graph with edge types, and its sources and targets numbered for each type."""
-
-    stacked: Edges
-    sources: Nodes
-    targets: Nodes
-    by_target: Edges
-    """Edges from sources to pairs of a type and a target."""
-    summed: Edges
-    """Edges from these pairs to the targets."""
-
-
-def relations_of(
+def typed_graph_of(
     adjacency: Tensor, edge_type: Tensor | None, graph: Graph, num_types: int
-) -> Relations:
-    """Return the :class:`Relations` of a graph, cached until ``edge_type`` changes.
+) -> TypedGraph:
+    """Return the graph with its edge types, cached until ``edge_type`` changes.
 
     Raises:
         ArgumentError: ``edge_type`` does not hold one integer below ``num_types`` for each edge.
@@ -60,7 +38,7 @@ def relations_of(
     check_one_per_edge("edge_type", edge_type, graph.num_edges)
     types = edge_type.detach().long()
 
-    def make() -> Relations:
+    def make() -> TypedGraph:
         if types.numel() and not 0 <= int(types.min()) <= int(types.max()) < num_types:
             raise ArgumentError(
                 "edge_type",
@@ -68,28 +46,10 @@ def relations_of(
                 got=f"integers from {int(types.min())} to {int(types.max())}",
                 remedy="build the layer with num_relations for all types",
             )
-        stacked = torch.stack(
-            [types * graph.num_sources + graph.source, types * graph.num_targets + graph.target]
-        )
-        sources = _numbered(stacked[0], graph.num_sources, num_types)
-        targets = _numbered(stacked[1], graph.num_targets, num_types)
-        num_pairs = len(targets.node)
-        pair = torch.arange(num_pairs, device=graph.device)
-        return Relations(
-            Edges(stacked, num_types * graph.num_targets, num_types * graph.num_sources),
-            sources,
-            targets,
-            Edges(torch.stack([graph.source, targets.of_edge]), num_pairs, graph.num_sources),
-            Edges(torch.stack([pair, targets.node]), graph.num_targets, num_pairs),
-        )
+        sizes = graph.num_targets, graph.num_sources
+        return TypedGraph(graph.edge_index, *sizes, types.clone(), range(num_types))
 
-    return cached_for(edge_type, ("relations", graph, num_types), make)
-
-
-def _numbered(stacked: Tensor, num_nodes: int, num_types: int) -> Nodes:
-    pairs, of_edge = stacked.unique(return_inverse=True)
-    sizes = (pairs // max(num_nodes, 1)).bincount(minlength=num_types)
-    return Nodes(pairs % max(num_nodes, 1), sizes.tolist(), of_edge)
+    return cached_for(edge_type, ("typed", graph, num_types), make)
 
 
 def mapped(x: Tensor, sizes: list[int], weight: Tensor) -> Tensor:
@@ -97,11 +57,6 @@ def mapped(x: Tensor, sizes: list[int], weight: Tensor) -> Tensor:
 
     ``weight`` is ``[R, F, F']``, or ``[R, B, F / B, F' / B]`` for block-diagonal matrices.
     """
-    rows = x.split(sizes)
     if weight.dim() == 3:
-        return torch.cat([r @ w for r, w in zip(rows, weight, strict=True)])
-    blocks = [
-        torch.einsum("nbi,bij->nbj", r.unflatten(1, (len(w), -1)), w).flatten(1)
-        for r, w in zip(rows, weight, strict=True)
-    ]
-    return torch.cat(blocks)
+        return grouped_matmul(x, sizes, weight)
+    return grouped_matmul(x.unflatten(1, (weight.shape[1], -1)), sizes, weight).flatten(1)

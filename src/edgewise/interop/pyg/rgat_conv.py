@@ -11,11 +11,12 @@ from torch_geometric import nn
 
 from edgewise.attention.attend import aggregate
 from edgewise.attention.steps import edge_softmax
-from edgewise.graphs import Edges, Graph
+from edgewise.graphs import Graph
+from edgewise.graphs.typed import source_pairs, target_pairs
 from edgewise.interop.pyg.adjacency import Size
 from edgewise.interop.pyg.attention_drop_in import AttentionDropIn
 from edgewise.interop.pyg.drop_in import as_pair, or_pyg
-from edgewise.interop.pyg.relations import Relations, mapped, relations_of
+from edgewise.interop.pyg.relations import mapped, typed_graph_of
 from edgewise.layers.sparse import check_node_features
 
 ADDITIVE = "additive-self-attention"
@@ -52,24 +53,25 @@ class RGATConv(AttentionDropIn, nn.RGATConv):  # type: ignore[misc]
         """
         nodes, _ = as_pair((x, None))
         graph = self._graph(edge_index, (nodes, nodes), size)
-        relations = relations_of(edge_index, edge_type, graph, self.num_relations)
+        typed = typed_graph_of(edge_index, edge_type, graph, self.num_relations)
+        sources, targets = typed.derived(source_pairs), typed.derived(target_pairs)
         weight = self._matrices()
         check_node_features(nodes, weight.flatten(1, -2).shape[1], like=weight)
         source, target = (
             mapped(nodes[pairs.node], pairs.sizes, weight)
-            for pairs in (relations.sources, relations.targets)
+            for pairs in (sources.pairs, targets.pairs)
         )
-        scores = self._scores(source @ self.k, target @ self.q, relations, edge_index, edge_attr)
+        key, query = (
+            (source @ self.k)[sources.pairs.of_edge],
+            (target @ self.q)[targets.pairs.of_edge],
+        )
+        scores = self._scores(key, query, edge_index, edge_attr)
         groups: Graph = graph
         if self.attention_mechanism == "within-relation":
-            index = torch.stack([graph.source, relations.targets.of_edge])
-            groups = Edges(index, len(target), graph.num_sources)
+            groups = targets.graph
         weights = edge_softmax(scores, groups)
         value = source.view(-1, self.heads, 1, self.out_channels).expand(-1, -1, self.dim, -1)
-        sources = Edges(
-            torch.stack([relations.sources.of_edge, graph.target]), graph.num_targets, len(source)
-        )
-        out = self._modified(value.flatten(1, 2), sources, weights)
+        out = self._modified(value.flatten(1, 2), sources.graph, weights)
         out = out.unflatten(1, (self.heads, self.dim))
         out = out.flatten(1) if self.concat else out.mean(1).flatten(1)
         out = out if self.bias is None else out + self.bias
@@ -84,15 +86,9 @@ class RGATConv(AttentionDropIn, nn.RGATConv):  # type: ignore[misc]
         return matrices
 
     def _scores(
-        self,
-        key: Tensor,
-        query: Tensor,
-        relations: Relations,
-        adjacency: Tensor,
-        edge_attr: Tensor | None,
+        self, key: Tensor, query: Tensor, adjacency: Tensor, edge_attr: Tensor | None
     ) -> Tensor:
-        """Return the scores ``[E, H * dim]``."""
-        key, query = key[relations.sources.of_edge], query[relations.targets.of_edge]
+        """Return the scores ``[E, H * dim]`` of keys and queries of this shape."""
         edges = self._edge_vector(self._edge_features(adjacency, edge_attr))
         term = None if edges is None else edges.expand().flatten(1) @ self.e
         if self.attention_mode == ADDITIVE:

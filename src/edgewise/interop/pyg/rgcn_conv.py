@@ -10,9 +10,10 @@ from torch_geometric import nn
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import aggregate
-from edgewise.graphs import Edges
+from edgewise.graphs import Edges, Graph
+from edgewise.graphs.typed import stacked, target_pairs
 from edgewise.interop.pyg.drop_in import DropIn, or_pyg
-from edgewise.interop.pyg.relations import Relations, mapped, relations_of
+from edgewise.interop.pyg.relations import mapped, typed_graph_of
 from edgewise.layers.sparse import check_node_features
 
 
@@ -45,32 +46,28 @@ class RGCNConv(DropIn, nn.RGCNConv):  # type: ignore[misc]
         weight = self.weight
         if self.comp is not None:
             weight = (self.comp @ weight.flatten(1)).view(-1, *weight.shape[1:])
-        rows = (nodes if nodes.dim() == 2 else nodes[:, None] for nodes in (source, target))
-        graph = self._graph(edge_index, tuple(rows))
-        relations = relations_of(edge_index, edge_type, graph, self.num_relations)
+        ends = (nodes if nodes.dim() == 2 else nodes[:, None] for nodes in (source, target))
+        graph = self._graph(edge_index, tuple(ends))
+        typed = typed_graph_of(edge_index, edge_type, graph, self.num_relations)
+        pairs, by_target, summed = typed.derived(target_pairs)
         if source.is_floating_point():
             check_node_features(source, self.weight.flatten(1, -2).shape[1], like=self.weight)
-            pairs = mapped(
-                self._reduced(source, relations.by_target, None), relations.targets.sizes, weight
-            )
+            rows = mapped(self._reduced(source, by_target, None), pairs.sizes, weight)
         else:
             table = weight[:, source].flatten(0, 1)
-            pairs = self._reduced(table, _of_rows(relations), None)
-        out = aggregate(pairs, relations.summed)
+            rows = self._reduced(table, typed.derived(_from_rows), None)
+        out = aggregate(rows, summed)
         if self.root is not None:
             out = out + (target @ self.root if target.is_floating_point() else self.root[target])
         return out if self.bias is None else out + self.bias
 
 
-def _of_rows(relations: Relations) -> Edges:
+def _from_rows(graph: Graph) -> Edges:
     """Return edges from pairs of a type and any source to pairs of a type and a target."""
-    stacked, targets = relations.stacked, relations.targets
-
-    def make() -> Edges:
-        index = torch.stack([stacked.source, targets.of_edge])
-        return Edges(index, len(targets.node), stacked.num_sources)
-
-    return stacked.cached("rows_to_pairs", make)
+    pairs, by_target, _ = graph.derived(target_pairs)
+    sources = graph.derived(stacked)
+    index = torch.stack([sources.source, pairs.of_edge])
+    return Edges(index, by_target.num_targets, sources.num_sources)
 
 
 def _check_nodes(nodes: Any, num_blocks: int | None) -> None:

@@ -98,6 +98,15 @@ def test_an_epoch_serves_every_node_once_with_its_own_target():
     assert served != [int(n) for b in loader for n in b.select_outputs(b.inputs[0])[:, 0]]
 
 
+def test_samples_of_a_typed_graph_have_its_types():
+    a, b = torch.randint(10, (2, 40)), torch.randint(10, (2, 30))
+    graph = graphs.typed({("x", "a", "y"): a, ("y", "b", "x"): b}, {"x": 10, "y": 10})
+    part = NeighbourSampler(graph, [2, 3]).sample(torch.tensor([0, 15]), generator())
+    assert torch.equal(part.nodes[part.graph.edge_index], graph.edge_index[:, part.edge])
+    assert torch.equal(part.graph.edge_type, graph.edge_type[part.edge])
+    assert torch.equal(part.graph.node_type, graph.node_type[part.nodes])
+
+
 def test_batches_of_pyg_have_the_same_form():
     data = pytest.importorskip("torch_geometric.data")
     part = data.Data(

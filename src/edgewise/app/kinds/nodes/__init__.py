@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
 from edgewise.app.kinds.nodes import reasons, recipes
+from edgewise.app.kinds.nodes.aifb import Aifb
 from edgewise.app.kinds.nodes.arrays import ArrayNodes, NodeArrays, node_reasons
 from edgewise.app.kinds.nodes.data import NodeData, is_large
 from edgewise.app.kinds.nodes.files import NodeFiles
@@ -13,12 +14,17 @@ from edgewise.app.kinds.nodes.reasons import NodeCases
 from edgewise.app.kinds.nodes.task import Consistency
 from edgewise.app.train.tasks.classification import Classification
 
-__all__ = ["KIND", "Consistency", "NodeArrays", "NodeCases", "NodeFiles", "Planetoid"]
+__all__ = ["KIND", "Aifb", "Consistency", "NodeArrays", "NodeCases", "NodeFiles", "Planetoid"]
 
 KIND = Kind(
     "nodes",
     recipes=recipes_in(recipes),
-    data={"node_arrays": NodeArrays, "node_files": NodeFiles, "planetoid": Planetoid},
+    data={
+        "aifb": Aifb,
+        "node_arrays": NodeArrays,
+        "node_files": NodeFiles,
+        "planetoid": Planetoid,
+    },
     tasks={"consistency": Consistency},
     predictors=(NodeClasses, NodeProperties, ArrayNodes),
     baselines=(

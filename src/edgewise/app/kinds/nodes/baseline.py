@@ -31,6 +31,7 @@ from edgewise.app.train.column_baselines import (
 )
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits
+from edgewise.graphs import TypedGraph
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Settings: inverse penalty C of logistic regression."""
@@ -48,6 +49,8 @@ class LabelledGraph(NamedTuple):
     labels: Tensor
     train: Tensor
     classes: int
+    neighbours: Any = None
+    """Counts ``[N, pairs]`` of pairs of a relation and a source, of a typed graph (SciPy CSR)."""
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
@@ -73,6 +76,9 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
         for strength in STRENGTHS:
             fit = partial(regression, 0, strength)
             methods.append(("logistic regression", f"C = {strength:g}", fit))
+        for strength in () if graph.neighbours is None else STRENGTHS:
+            fit = partial(_logits, graph, graph.neighbours, strength)
+            methods.append(("logistic regression on neighbours", f"C = {strength:g}", fit))
         for steps, strength in product(STEPS, STRENGTHS):
             fit = partial(regression, steps, strength)
             methods.append(("SGC", f"{steps} steps, C = {strength:g}", fit))
@@ -107,7 +113,23 @@ def known_labels(splits: Splits) -> LabelledGraph:
         features = x.numpy()
     else:
         features = sparse.csr_matrix(x.numpy())
-    return LabelledGraph(features, graph.edge_index, labels, train, classes)
+    neighbours = counts_of_neighbours(graph) if isinstance(graph, TypedGraph) else None
+    return LabelledGraph(features, graph.edge_index, labels, train, classes, neighbours)
+
+
+def counts_of_neighbours(graph: TypedGraph) -> Any:
+    """Return the number of edges of each relation from each source to a node, and of each relation,
+    as a SciPy matrix ``[N, columns]``.
+    """
+    types = graph.edge_type.numpy()
+    source, target = graph.edge_index.numpy()
+    columns = np.unique(types.astype(np.int64) * graph.num_sources + source, return_inverse=True)[1]
+    shapes = (columns, int(columns.max(initial=-1)) + 1), (types, len(graph.relations))
+    blocks = [
+        sparse.csr_matrix((np.ones(len(target)), (target, column)), (graph.num_targets, width))
+        for column, width in shapes
+    ]
+    return sparse.hstack(blocks, format="csr")
 
 
 def smooth(graph: LabelledGraph, steps: int) -> Any:
@@ -146,7 +168,11 @@ def _regression(
     graph: LabelledGraph, smoothed: Callable[[int], Any], steps: int, strength: float
 ) -> Tensor:
     """Return the logits of all nodes by logistic regression on averaged features."""
-    x = smoothed(steps)
+    return _logits(graph, smoothed(steps), strength)
+
+
+def _logits(graph: LabelledGraph, x: Any, strength: float) -> Tensor:
+    """Return the logits of all nodes by logistic regression on features x ``[N, F]``."""
     model = LogisticRegression(C=strength, max_iter=1000)
     model.fit(x[graph.train.numpy()], graph.labels[graph.train].numpy())
     return class_scores(model.predict_log_proba(x), model.classes_, graph.classes)

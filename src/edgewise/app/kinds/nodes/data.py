@@ -15,11 +15,13 @@ from torch import Tensor
 
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
+from edgewise.app.files.edges import EdgeTable
 from edgewise.app.train.batches import UNLABELLED, Batch
 from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts, neighbour_batches
 from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.splits import Data, Loader, Split
-from edgewise.graphs import Graph, edges
+from edgewise.graphs import Graph, TypedGraph, edges
+from edgewise.graphs.typed import REVERSED
 
 QUICK = 20_000
 """Maximum number of nodes with which ``edgewise train`` evaluates baselines."""
@@ -34,17 +36,51 @@ def is_large(run: Preprocessing) -> bool:
     return bool(count > QUICK or count * run.model_arguments["in_width"] > QUICK_FEATURES)
 
 
+class Types(NamedTuple):
+    """Relations of edges ``[E]`` and types of nodes ``[N]``, with their names."""
+
+    edge_type: Tensor
+    relations: tuple[str, ...]
+    node_type: Tensor
+    node_types: tuple[str, ...]
+
+    def graph(self, edge_index: Tensor) -> TypedGraph:
+        """Return the typed graph of these edges."""
+        count = len(self.node_type)
+        relations = [("", name, "") for name in self.relations]
+        return TypedGraph(
+            edge_index,
+            count,
+            count,
+            self.edge_type,
+            relations,
+            node_type=self.node_type,
+            node_types=self.node_types,
+        )
+
+
 class NodeGraph(NamedTuple):
-    """Node ids, input features ``[N, F]`` and edges ``[2, E]`` of a graph."""
+    """Node ids, input features ``[N, F]``, edges ``[2, E]`` and types, if any, of a graph."""
 
     ids: list[str]
     x: Tensor
     edge_index: Tensor
+    types: Types | None = None
 
     @property
     def graph(self) -> Graph:
         """Attention graph of the edges."""
+        if self.types is not None:
+            return self.types.graph(self.edge_index)
         return edges(self.edge_index, len(self.ids))
+
+    def sizes(self) -> dict[str, int]:
+        """Return the arguments of the model that the types determine."""
+        if self.types is None:
+            return {}
+        # Models without types of nodes, such as R-GCN, have no argument for their number.
+        count = len(self.types.node_types)
+        return {"relations": len(self.types.relations), "node_types": count if count > 1 else 0}
 
 
 @dataclass(frozen=True)
@@ -61,7 +97,7 @@ class NodeData(Data):
         batch_size: number of training nodes of a batch with ``fanouts``.
     """
 
-    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "relations", "node_types")
 
     unlabelled: bool = field(default=False, kw_only=True)
     fanouts: tuple[int, ...] = field(default=(), kw_only=True)
@@ -115,6 +151,10 @@ def graph_record(graph: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
     """Return the graph and the class names as values saved with a trained model."""
     x = graph.x
     record: dict[str, Any] = {"ids": graph.ids, "labels": list(labels), "edges": graph.edge_index}
+    if graph.types is not None:
+        edge_type, relations, node_type, node_types = graph.types
+        record |= {"edge_types": edge_type, "relations": list(relations)}
+        record |= {"types_of_nodes": node_type, "node_types": list(node_types)}
     if x.layout is torch.strided:
         return record | {"x": x}
     csr_arrays = {"x_rows": x.crow_indices(), "x_columns": x.col_indices(), "x_values": x.values()}
@@ -123,13 +163,42 @@ def graph_record(graph: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:
 
 def saved_graph(record: dict[str, Any]) -> NodeGraph:
     """Return the graph saved by :func:`graph_record`."""
+    types = None
+    if "relations" in record:
+        types = Types(
+            record["edge_types"],
+            tuple(map(str, record["relations"])),
+            record["types_of_nodes"],
+            tuple(map(str, record["node_types"])),
+        )
     if "x" in record:
-        return NodeGraph(record["ids"], record["x"], record["edges"])
+        return NodeGraph(record["ids"], record["x"], record["edges"], types)
     csr_arrays = record["x_rows"], record["x_columns"], record["x_values"]
     shape = len(record["ids"]), record["width"]
     with _without_beta_warning():
         x = torch.sparse_csr_tensor(*csr_arrays, shape, check_invariants=True)
-    return NodeGraph(record["ids"], x, record["edges"])
+    return NodeGraph(record["ids"], x, record["edges"], types)
+
+
+def typed_edges(
+    table: EdgeTable, pairs: Tensor, node_type: Tensor, node_types: Sequence[str], directed: bool
+) -> tuple[Tensor, Types]:
+    """Return distinct typed edges ``[2, E]`` without self-loops, sorted by relation and target.
+
+    Unless ``directed``, each edge is also reversed, in a relation ``rev_NAME``.
+    """
+    assert table.edge_type is not None
+    relations, edge_type = table.relations, table.edge_type
+    if not directed:
+        pairs = torch.cat([pairs, pairs.flip(0)], dim=1)
+        edge_type = torch.cat([edge_type, edge_type + len(relations)])
+        relations = (*relations, *(REVERSED + name for name in relations))
+    is_loop = pairs[0] == pairs[1]
+    keys = torch.stack([edge_type, pairs[1], pairs[0]], dim=1)[~is_loop]
+    edge_type, target, source = keys.unique(dim=0).T.contiguous()
+    return torch.stack([source, target]), Types(
+        edge_type.clone(), relations, node_type, tuple(node_types)
+    )
 
 
 def csr(x: Tensor) -> Tensor:

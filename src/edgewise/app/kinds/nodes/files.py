@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.arguments import check_choice, check_given, check_shares, check_splits
-from edgewise._utils.errors import ArgumentError, MissingDataError, counted, reading
+from edgewise._utils.errors import ArgumentError, MissingDataError, counted, reading, unknown_name
 from edgewise._utils.limits import check_memory
-from edgewise.app.files.edges import read_edges
+from edgewise.app.files.edges import EdgeTable, read_edges
 from edgewise.app.files.files import naming, unreadable
 from edgewise.app.files.frames import FRAME, FrameSource, Source, open_source, take_frames
 from edgewise.app.files.labels import distinct_labels, id_meaning
@@ -39,11 +39,13 @@ from edgewise.app.kinds.nodes.data import (
     csr,
     graph_record,
     identity,
+    typed_edges,
 )
 from edgewise.app.train.edge_splits import both_ways, distinct
 from edgewise.app.train.folds import fill_splits
 from edgewise.app.train.splits import Splits, TargetScale
 from edgewise.app.train.standardisation import Standardisation
+from edgewise.graphs.typed import REVERSED
 
 FeatureScaling = Literal["auto", "columns", "rows", "none"]
 ID = ("id", "node", "node_id", "nodeid", "name", "key")
@@ -52,13 +54,14 @@ SPARSE = 0.9  # Fraction of zeros above which a sparse matrix product is faster.
 MOST = 0.5  # Fraction of zeros above which integers are assumed to be word counts.
 PER_NODE = 200  # Memory of an id and its text in bytes.
 ON_DISK = "save each array as a file .npy in a folder, and use the recipe nodes-on-disk"
+OTHER = "other"  # Type of nodes without a type in the table.
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 @dataclass(frozen=True)
 class Nodes:
     """Nodes of a file, before scaling and splitting. Features are NaN for a node without features,
-    labels "" if unknown, splits "" for none. ``pairs`` has edges ``[2, E]`` of the same file.
+    labels and types "" if unknown, splits "" for none. ``pairs`` has the edges ``[2, E]``.
     """
 
     path: Path | FrameSource
@@ -70,6 +73,9 @@ class Nodes:
     id_column: str
     label_column: str = "y"
     pairs: Tensor = field(default_factory=lambda: torch.empty(2, 0, dtype=torch.long))
+    edges: EdgeTable | None = None
+    """Table with the relations of the edges ``pairs``, if they have any."""
+    types: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,11 @@ class NodeFiles(NodeData):
         source, destination: columns of ``edges``: names, or numbers from 1 without a header; ""
             finds them by their usual names, or takes the only two columns.
         header: whether the first line of ``edges`` names its columns; ``None`` detects it.
+        relation: column of ``edges`` with the relation of each edge, for models such as rgcn; a
+            file of N-Triples (``.nt``, ``.nt.gz``) always has relations.
+        node_type: column of ``nodes`` with the type of each node, for models such as hgt.
         directed: whether edges are directed, so that only the destination attends to the source.
+            Otherwise each relation also gets a reversed relation ``rev_NAME``.
         scale: ``columns`` standardises each feature; ``rows`` divides the features of each node by
             their sum, for word counts; ``none`` keeps them. ``auto`` chooses ``rows`` if the
             features look like word counts (non-negative integers, most of them 0), else
@@ -125,6 +135,8 @@ class NodeFiles(NodeData):
     features: tuple[str, ...] = ()
     source: str = ""
     destination: str = ""
+    relation: str = ""
+    node_type: str = ""
     header: bool | None = None
     directed: bool = False
     scale: FeatureScaling = "auto"
@@ -177,7 +189,7 @@ class NodeFiles(NodeData):
             )
         standard = Standardisation(preprocessing["mean"], preprocessing["std"])
         x = scaled(new_nodes.x, preprocessing["scale"], standard)
-        return NodeGraph(new_nodes.ids, x, self._edge_index(new_nodes))
+        return self._node_graph(new_nodes, x, preprocessing)
 
     def _read(
         self, nodes: Path | FrameSource, edges: Path | FrameSource | None, *, labelled: bool = True
@@ -191,7 +203,12 @@ class NodeFiles(NodeData):
         table = read_table(nodes, argument="data.nodes")
         table_nodes = self._of_table(table, labelled)
         edge_table = read_edges(
-            edges, header=self.header, names=True, source=self.source, destination=self.destination
+            edges,
+            header=self.header,
+            names=True,
+            source=self.source,
+            destination=self.destination,
+            relation=self.relation,
         )
         if not set(edge_table.ids) & set(table_nodes.ids):
             raise ArgumentError(
@@ -201,7 +218,10 @@ class NodeFiles(NodeData):
                 got=f"other ids, such as {table_nodes.ids[0]!r}",
                 remedy=f"set --data.id to the column of {nodes.name} with the ids of {edges.name}",
             )
-        return _with_edges(table_nodes, list(edge_table.ids), edge_table.pairs)
+        nodes_with_edges = _with_edges(table_nodes, list(edge_table.ids), edge_table.pairs)
+        if edge_table.edge_type is None:
+            return nodes_with_edges
+        return replace(nodes_with_edges, edges=edge_table)
 
     def _read_npz(self, path: Path, *, labelled: bool = True) -> Nodes:
         """Read a graph from the arrays of an ``.npz`` file."""
@@ -234,7 +254,8 @@ class NodeFiles(NodeData):
         ids = table.texts("data.id", id_column)
         _check_ids(table, ids, id_column)
         split = self.split or next(iter(_usual(columns, NAMES)), "")
-        taken = {id_column, split, *self.features}
+        types = table.texts("data.node_type", self.node_type) if self.node_type else None
+        taken = {id_column, split, self.node_type, *self.features}
         labels, target = None, ""
         if labelled:
             target = self._target_column(table, taken)
@@ -254,7 +275,8 @@ class NodeFiles(NodeData):
             splits = split_names(table, "data.split", split, allow_blank=True)
         names = list(self.features) or [name for name in columns if name not in taken]
         x = _features(table, names)
-        return Nodes(table.path, ids, x, names, labels, splits, id_column, target or "y")
+        columns_of_nodes = id_column, target or "y"
+        return Nodes(table.path, ids, x, names, labels, splits, *columns_of_nodes, types=types)
 
     def _target_column(self, table: Table, taken: Collection[str]) -> str:
         usual = [name for name in _usual(list(table.columns), LABEL) if name not in taken]
@@ -297,7 +319,7 @@ class NodeFiles(NodeData):
         if scale == "columns" and filled.any():
             standard = Standardisation.of(nodes.x[filled])
         x = scaled(nodes.x, scale, standard) if nodes.names else identity(len(nodes.ids))
-        node_graph = NodeGraph(nodes.ids, x, self._edge_index(nodes))
+        node_graph = self._node_graph(nodes, x)
         if self.unlabelled and numeric:
             raise ArgumentError(
                 "data.unlabelled",
@@ -313,7 +335,7 @@ class NodeFiles(NodeData):
             "mean": standard.mean,
             "std": standard.std,
         }
-        sizes = {"in_width": x.shape[1], "out_width": len(labels) or 1}
+        sizes = {"in_width": x.shape[1], "out_width": len(labels) or 1, **node_graph.sizes()}
         train = replace(splits["train"], target_scale=TargetScale.of(targets))
         counts = class_counts(y[indices["train"]], len(labels)) if labels else ()
         return Splits(
@@ -338,11 +360,42 @@ class NodeFiles(NodeData):
         has_many_values = len(numbers) > max(MANY, len(present) / 2)
         return has_many_values or not all(value.is_integer() for value in numbers)
 
+    def _node_graph(
+        self, nodes: Nodes, x: Tensor, preprocessing: Mapping[str, Any] | None = None
+    ) -> NodeGraph:
+        """Return the graph; with the types of a training graph, numbered as in its record."""
+        if nodes.edges is None:
+            return NodeGraph(nodes.ids, x, self._edge_index(nodes))
+        texts = [text or OTHER for text in nodes.types or [OTHER] * len(nodes.ids)]
+        node_types = sorted(set(texts))
+        table = nodes.edges
+        if preprocessing is not None:
+            node_types = list(map(str, preprocessing["node_types"]))
+            relations = map(str, preprocessing["relations"])
+            table = _renumbered(table, [n for n in relations if not n.startswith(REVERSED)])
+            for name in sorted(set(texts)):
+                if name not in node_types:
+                    raise unknown_name("node type", name, node_types)
+        number = {name: index for index, name in enumerate(node_types)}
+        node_type = torch.tensor([number[name] for name in texts])
+        edge_index, types = typed_edges(table, nodes.pairs, node_type, node_types, self.directed)
+        return NodeGraph(nodes.ids, x, edge_index, types)
+
     def _edge_index(self, nodes: Nodes) -> Tensor:
         """Return the distinct edges without self-loops, sorted by target."""
         pairs = nodes.pairs[:, nodes.pairs[0] != nodes.pairs[1]]
         pairs = pairs if self.directed else both_ways(pairs)
         return distinct(pairs.flip(0)).flip(0)
+
+
+def _renumbered(table: EdgeTable, relations: list[str]) -> EdgeTable:
+    """Return the table with its relations numbered as in the training graph."""
+    for name in table.relations:
+        if name not in relations:
+            raise unknown_name("relation", name, relations)
+    number = torch.tensor([relations.index(name) for name in table.relations])
+    assert table.edge_type is not None
+    return table._replace(edge_type=number[table.edge_type], relations=tuple(relations))
 
 
 def are_counts(x: Tensor) -> bool:
@@ -440,6 +493,7 @@ def _with_edges(nodes: Nodes, ids: list[str], pairs: Tensor) -> Nodes:
         x=torch.cat([nodes.x, no_features]),
         labels=None if nodes.labels is None else nodes.labels + no_texts,
         splits=None if nodes.splits is None else nodes.splits + no_texts,
+        types=None if nodes.types is None else nodes.types + no_texts,
         pairs=torch.tensor([number[name] for name in ids])[pairs],
     )
 

@@ -18,7 +18,8 @@ from edgewise.app.train.neighbours import rows_of
 from edgewise.attention.hooks import intercepting
 from edgewise.explain.attribution import Case, Contributions, Method, contributions
 from edgewise.explain.calls import Tape
-from edgewise.graphs import edges
+from edgewise.graphs import Graph, TypedGraph, edges
+from edgewise.graphs.typed import REVERSED
 
 AT_ONCE = 256
 """Maximum number of nodes of a graph that are explained in one pass."""
@@ -52,12 +53,12 @@ class NodeCases:
     def __init__(self, predictor: OnNodes) -> None:
         self.predictor, self.model = predictor, predictor.model
         training = saved_graph(predictor.preprocessing.values)
-        self.x, self.edge_index, self.ids = training.x, training.edge_index, training.ids
+        self.x, self.graph, self.ids = training.x, training.graph, training.ids
         self.is_odds = not isinstance(predictor, NodeProperties)
         self.best = predictor.all_outputs.argmax(-1)
-        order = self.edge_index[1].argsort(stable=True)
-        self._sources = self.edge_index[0][order]
-        self._degree = torch.bincount(self.edge_index[1], minlength=len(self.ids))
+        self._order = self.graph.target.argsort(stable=True)
+        self._sources = self.graph.source[self._order]
+        self._degree = torch.bincount(self.graph.target, minlength=len(self.ids))
         self._start = self._degree.cumsum(0) - self._degree
         self.hops = self._find_hops()
 
@@ -67,9 +68,9 @@ class NodeCases:
         """
         tape = Tape()
         with torch.no_grad(), intercepting(tape):
-            self.model(self.x, edges(self.edge_index, len(self.ids)))
+            self.model(self.x, self.graph)
         size = (len(self.ids), len(self.ids))
-        calls = sum((s.graph.num_sources, s.graph.num_targets) == size for s in tape.steps)
+        calls = sum(step.nodes.sizes == size for step in tape.steps)
         sample = torch.arange(0, len(self.ids), max(1, len(self.ids) // 16)).tolist()
         for hops in (calls, calls + 1):
             if hops > 4:
@@ -114,14 +115,14 @@ class NodeCases:
         hops = self.hops if hops is None else hops
         answer = ", ".join(map(self.answer, nodes))
         if hops is None:
-            graph, member = edges(self.edge_index, len(self.ids)), torch.arange(len(self.ids))
+            graph, member = self.graph, torch.arange(len(self.ids))
             answer_nodes, x, labels = torch.tensor(list(nodes)), self.x, list(self.ids)
         else:
             blocks = [self.neighbourhood(node, hops) for node in nodes]
             packed_nodes = torch.cat([block for block, _ in blocks])
             sizes = torch.tensor([len(block) for block, _ in blocks])
             answer_nodes = sizes.cumsum(0) - sizes
-            graph = edges(self.induced(blocks, answer_nodes), len(packed_nodes))
+            graph = self.induced(blocks, answer_nodes)
             member = torch.arange(len(packed_nodes))
             x, labels = (
                 rows_of(self.x, packed_nodes),
@@ -144,6 +145,7 @@ class NodeCases:
             is_odds=self.is_odds,
             whole_graph=hops is None,
             score_copies=copies if hops is not None and len(nodes) == 1 else None,
+            edge_names=edge_names(graph) if isinstance(graph, TypedGraph) else {},
         )
 
     def contributions(
@@ -188,20 +190,36 @@ class NodeCases:
                     ),
                 )
 
-    def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Tensor:
-        """Return the edges within several neighbourhoods, packed, ``[2, E]``, without those into
-        the outermost nodes; ``offset`` is the new number of the first node of each.
+    def induced(self, blocks: Sequence[tuple[Tensor, int]], offset: Tensor) -> Graph:
+        """Return the graph of several neighbourhoods, packed, without the edges into the outermost
+        nodes; ``offset`` is the new number of the first node of each.
         """
         new_index = torch.full((len(self.ids),), -1)
-        blocks_of_edges = []
+        blocks_of_edges, edge_ids = [], []
         for (block, inner), start in zip(blocks, offset.tolist(), strict=True):
             new_index[block] = torch.arange(len(block))
             count = self._degree[block]
-            source = new_index[self._sources[ranges(self._start[block], count)]]
+            positions = ranges(self._start[block], count)
+            source = new_index[self._sources[positions]]
             target = torch.arange(len(block)).repeat_interleave(count)
             # Edges into the outermost nodes are omitted, because the answer does not depend on
             # them.
             inside = (source >= 0) & (target < inner)
             blocks_of_edges.append(torch.stack([source[inside], target[inside]]) + start)
+            edge_ids.append(self._order[positions[inside]])
             new_index[block] = -1
-        return torch.cat(blocks_of_edges, dim=1)
+        index, nodes = torch.cat(blocks_of_edges, dim=1), torch.cat([block for block, _ in blocks])
+        if not isinstance(self.graph, TypedGraph):
+            return edges(index, len(nodes))
+        return self.graph.renumbered(index, torch.cat(edge_ids), nodes)
+
+
+def edge_names(graph: TypedGraph) -> dict[tuple[int, int], str]:
+    """Return the relations of the edges between two nodes, smaller index first."""
+    names: dict[tuple[int, int], set[str]] = {}
+    for (source, target), number in zip(
+        graph.edge_index.T.tolist(), graph.edge_type.tolist(), strict=True
+    ):
+        name = graph.relations[number][1].removeprefix(REVERSED)
+        names.setdefault((min(source, target), max(source, target)), set()).add(name)
+    return {ends: ", ".join(sorted(relations)) for ends, relations in names.items()}
