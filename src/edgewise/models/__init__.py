@@ -75,8 +75,8 @@ from edgewise.models.multi_graph_transformer import multi_graph_transformer
 from edgewise.models.performer import performer
 from edgewise.models.pinsage import pinsage
 from edgewise.models.reformer import reformer
-from edgewise.models.rnn import rnn
 from edgewise.models.relational_transformer import relational_transformer
+from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
 from edgewise.models.san import san
 from edgewise.models.swin import swin

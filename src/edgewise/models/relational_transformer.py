@@ -1,7 +1,7 @@
-"""Relational Transformer (RT): attention over the cells of a database along columns, rows and keys.
+"""Relational Transformer: attention over the cells of a database along columns, rows and keys.
 
-Formula: h_i = c_i + S_{c_i} u_i + v_i, with embeddings of the column and the value of cell i and its
-    numbers u_i; each layer then adds attention over four graphs and a gated feed-forward network
+Formula: h_i = c_i + S_i u_i + v_i, with the embeddings c_i, S_i of the column of cell i, v_i of its
+    value, and its numbers u_i; each layer adds attention over four graphs and a gated network
 Graph: the cells of the same column; of the same row and of the rows that it refers to; of the rows
     that refer to it; and all cells of the context
 Score: ``Dot`` (scaled dot product)
