@@ -139,9 +139,13 @@ def _singular(name: str) -> str:
 
 
 def _primary_key(name: str, table: Table, target: tuple[str, str]) -> str:
-    """Return the first distinct column with a usual name, or ""."""
+    """Return the first distinct column with a usual name, or the first column if it is distinct and
+    its name ends in id, or "".
+    """
     words, ends = {name.lower(), _singular(name)}, ("_id", "id", "_key", "_no", "_code", "")
     usual = {"id", "key", *(word + end for word in words for end in ends)}
+    first = next(iter(table.columns)).lower()
+    usual |= {first} if first.endswith("id") else set()
     for column, cells in table.columns.items():
         named = column.lower() in usual and (name, column) != target
         if named and len(set(cells)) == len(cells) and not any(map(is_missing, cells)):
@@ -150,26 +154,31 @@ def _primary_key(name: str, table: Table, target: tuple[str, str]) -> str:
 
 
 def _foreign_keys(tables: Mapping[str, Table], primary: Mapping[str, str]) -> Iterator[ForeignKey]:
-    """Yield the columns that are called like the primary key of another table, or that end with
-    the usual name of a column that refers to a table, such as parent_product_id.
+    """Yield the columns that are called like a table, as customer_id or first_customer_id, or else
+    like the primary key of one other table.
     """
     for name, table in tables.items():
         for column in table.columns:
-            if column == primary.get(name):
-                continue
-            lowered = column.lower()
-            refers_to = [
-                other
-                for other, key in primary.items()
-                if any(
-                    lowered == usual or lowered.endswith(f"_{usual}")
-                    for usual in {f"{_singular(other)}_id", f"{other.lower()}_id", key.lower()}
-                    - {"id", "key"}
-                )
-            ]
-            refers_to = refers_to or [name] * (lowered == "parent_id" and name in primary)
+            by_table = [other for other in primary if _ends_in(column, *_references_to(other))]
+            by_key = [other for other, key in primary.items() if _ends_in(column, key)]
+            if column == primary.get(name):  # Tables of equal rows may share their primary key.
+                by_table, by_key = [other for other in by_table if other != name], []
+            elif column.lower() == "parent_id" and name in primary:
+                by_key = [name]
+            refers_to = by_table or by_key
             if len(refers_to) == 1:
                 yield ForeignKey(name, column, refers_to[0])
+
+
+def _references_to(table: str) -> tuple[str, str]:
+    return f"{_singular(table)}_id", f"{table}_id"
+
+
+def _ends_in(column: str, *names: str) -> bool:
+    """Return whether a column has one of these names, or ends in ``_NAME``; id is too general."""
+    lowered = column.lower()
+    usual = {name.lower() for name in names} - {"id", "key"}
+    return any(lowered == name or lowered.endswith(f"_{name}") for name in usual)
 
 
 def _time_columns(

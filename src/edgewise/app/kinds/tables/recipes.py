@@ -19,7 +19,7 @@ shop = Recipe(
     task=PropertyPrediction(),
     optimizer=OptimizerSettings("adamw", lr=1e-3, weight_decay=0.05),
     schedule=CosineSchedule(warmup=0.1),
-    trainer=TrainerSettings(epochs=15, clip_norm=1.0, monitor="val/loss", mode="min"),
+    trainer=TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", mode="min"),
 )
 
 tables = replace(
