@@ -147,11 +147,11 @@ def test_the_visible_rows_are_near_and_not_later(tmp_path: Path) -> None:
     example = torch.arange(27).repeat_interleave(cells.sizes).numpy()
     assert (rows.time[cells.row] <= database.cutoff(batch.rows)[example]).all()
     names = database.cell_names(database.batch(rows.first["people"] + np.array([4]), **FEW))
-    assert names[0] == "people of people n4"
-    assert {"people.age of people n4", "people.age of people n0"} <= set(names)
+    assert names[0] == "people.moved of n4"
+    assert {"people.age of n4", "people.age of n0"} <= set(names)
     assert [name for name in names if "visits.note" in name] == [
-        *("visits.note of visits v13", "visits.note of visits v12"),  # the latest first
-        *("visits.note of visits v1", "visits.note of visits v0"),  # those of n0
+        *("visits.note of v13", "visits.note of v12"),  # the latest first
+        *("visits.note of v1", "visits.note of v0"),  # those of n0
     ]
     assert any(name.startswith("places.kind") for name in names)
     latest = database.batch(rows.first["people"] + np.array([4]), hops=1, most=1, cells=256)
@@ -351,8 +351,8 @@ def test_commands_and_reasons_name_cells(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(write(tmp_path / "town"))
-    assert main(["predict", str(run_folder), folder, "n4", "--why", "2"]) == 0
-    assert " of visits v" in capsys.readouterr().out
+    assert main(["predict", str(run_folder), folder, "n4", "--why", "20"]) == 0
+    assert " of v" in capsys.readouterr().out
     out = tmp_path / "answers.csv"
     assert main(["predict", str(run_folder), "--input", folder, "--out", str(out)]) == 0
     with out.open(newline="") as file:
@@ -362,7 +362,7 @@ def test_commands_and_reasons_name_cells(
     names = set(run.predictor.node_labels(value)[0])
     (attribution,) = run.explain([value], top=3)
     assert attribution.answer in ("yes", "no")
-    assert {reason.part for reason in attribution.reasons} <= names - {"people of people n4"}
+    assert {reason.part for reason in attribution.reasons} <= names - {"people.moved of n4"}
     page = edgewise.explain.explanation(run, value)
     assert page.kind == "graph"
     assert len(page.labels) == len(names)

@@ -100,11 +100,15 @@ class Rows:
         return name, row - self.first[name]
 
     def describe(self, row: int) -> str:
-        """Return the name of a row, such as "orders 17", by its primary key or line number."""
+        """Return the name of a row, such as "orders 17"."""
+        return f"{self.local(row)[0]} {self.key(row)}"
+
+    def key(self, row: int) -> str:
+        """Return the primary key of a row, or "row" and its line number."""
         name, index = self.local(row)
         if name in self.keys.primary:
-            return f"{name} {self.tables[name].columns[self.keys.primary[name]][index]}"
-        return f"{name} row {self.tables[name].line(index)}"
+            return self.tables[name].columns[self.keys.primary[name]][index]
+        return f"row {self.tables[name].line(index)}"
 
     def _order(self, parent: Integers, rank: Integers) -> Integers:
         order: Integers = parent * (len(self.distinct_times) + 1) + rank
@@ -189,11 +193,13 @@ class EncodedRows:
     Args:
         rows: rows and keys.
         columns: columns with scale and values, of one table after the other.
-        target: table of the rows to predict; its cell to predict is the first cell of each row.
+        target: column to predict, such as ``customers.churn``; its cell is the first of each row.
     """
 
     def __init__(self, rows: Rows, columns: Sequence[Column], target: str) -> None:
-        self.rows, self.columns, self.target = rows, columns, target
+        self.rows, self.columns = rows, columns
+        self.names = [target, *(f"{column.table}.{column.name}" for column in columns)]
+        self.target = target = target.partition(".")[0]
         # Column 0 is the column to predict, whose only value is a masked one.
         codes = np.cumsum([1, *(column.num_codes for column in columns)])
         self.num_columns, self.num_values = 1 + len(columns), int(codes[-1])
@@ -274,11 +280,9 @@ class EncodedRows:
         )
 
     def cell_names(self, batch: CellBatch) -> list[str]:
-        """Return the name of each cell, such as "products.price of products 3"."""
-        names = [""] + [f"{column.table}.{column.name}" for column in self.columns]
-        rows = {row: self.rows.describe(row) for row in set(batch.row.tolist())}
-        columns = batch.cells[:, 0].tolist()
+        """Return the name of each cell, such as "products.price of p3"."""
+        columns, rows = batch.cells[:, 0].tolist(), batch.row.tolist()
         return [
-            f"{names[column] or self.target} of {rows[row]}"
-            for column, row in zip(columns, batch.row.tolist(), strict=True)
+            f"{self.names[column]} of {self.rows.key(row)}"
+            for column, row in zip(columns, rows, strict=True)
         ]

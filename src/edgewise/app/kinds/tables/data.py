@@ -129,7 +129,7 @@ class RelationalData(Data):
         values = TargetColumns(table, [column], self.task_type)
         is_missing = missing_cells(table, column, self.task_type)
         labelled = torch.tensor([row for row, missing in enumerate(is_missing) if not missing])
-        draft = EncodedRows(rows, columns, name)
+        draft = EncodedRows(rows, columns, target)
         seeds = labelled.numpy() + rows.first[name]
         cutoff = draft.cutoff(seeds)
         how: How = "time" if self.split != "random" and np.isfinite(cutoff).all() else "random"
@@ -145,7 +145,7 @@ class RelationalData(Data):
         targets = values.describe(values.values[labelled[index["train"]]])
         visible = self._visible(draft, seeds[index["train"].numpy()])
         columns = list(fitted(columns, tables, visible))
-        encoded = EncodedRows(rows, columns, name)
+        encoded = EncodedRows(rows, columns, target)
         scale = TargetScale.of(targets)
 
         def split(part: str) -> Split:
@@ -171,7 +171,7 @@ class RelationalData(Data):
             split("test"),
             self.batch_size,
             preprocessing={
-                "table": name,
+                "target": target,
                 "schema": [one.record() for one in columns],
                 "keys": keys._asdict(),
             },
@@ -210,7 +210,7 @@ class RelationalData(Data):
         tables = {name: table for name, table in database.tables.items() if name in names}
         for table, column in (*keys.columns, *keys.times.items()):
             tables[table].check_column(argument, column)
-        return EncodedRows(Rows(tables, keys), columns, preprocessing["table"])
+        return EncodedRows(Rows(tables, keys), columns, preprocessing["target"])
 
 
 @dataclass(frozen=True)

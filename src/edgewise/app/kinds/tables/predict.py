@@ -64,11 +64,11 @@ class RowProperties(Properties):
         """
         values = self.preprocessing.values
         encoded = self.tables.encoded(read_database(path, "input"), values, "input")
-        name, rows = values["table"], encoded.rows
+        name, rows = encoded.target, encoded.rows
         table = rows.tables[name]
         indices = list(range(len(table)))
         if names:
-            index_of = {rows.describe(rows.first[name] + i).split(" ", 1)[1]: i for i in indices}
+            index_of = {rows.key(rows.first[name] + i): i for i in indices}
             for key in names:
                 if key not in index_of:
                     raise unknown_name("input", key, index_of)
