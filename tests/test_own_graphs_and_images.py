@@ -1,4 +1,4 @@
-"""What the pages on one's own users, graphs, images, sounds and tables say is run as it stands there."""
+"""What the pages on users, graphs, images, sounds and tables of the reader say is run as it is."""
 
 from __future__ import annotations
 

@@ -44,10 +44,7 @@ def _intimate() -> graphs.Graph:
 
 
 def _cells() -> Pictures:
-    """Return the graphs of 9 cells: rows of 3, 2, 2 and 2 cells; rows 1 and 2 refer to rows 0 and 3.
-
-    Row 0 is a customer with the cell to predict, rows 1 and 2 are orders, and row 3 is a product.
-    """
+    """Return the graphs of 9 cells: a customer (3 cells), two orders (2 each), a product (2)."""
     column = torch.tensor([0, 1, 2, 3, 4, 3, 4, 5, 6])
     row = torch.tensor([0, 0, 0, 1, 1, 2, 2, 3, 3])
     keys = _directed([(0, 1), (0, 2), (3, 1), (3, 2)], 4)

@@ -16,8 +16,8 @@ import torch
 import edgewise
 from edgewise import explain, graphs
 from edgewise.app.cli import main
-from edgewise.app.kinds.tables import Shop
 from edgewise.app.explain import cases
+from edgewise.app.kinds.tables import Shop
 from edgewise.explain import attribution
 from edgewise.explain.attribution import outputs_of
 from tests.errors import refused
