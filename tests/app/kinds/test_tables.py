@@ -393,10 +393,10 @@ def test_baselines_see_no_later_row(tmp_path: Path) -> None:
     ]
     batch = recipe.data.load().train.make(torch.arange(27))
     own, joined = own_features(batch), joined_features(batch)
-    assert own.shape == (27, 2)
+    assert own.shape == (27, 3)
     # The recommending person (2), number of recommended people, and 3 of each of their 2 features;
     # number of visits, and 3 of each of the date, rain and sun.
-    assert joined.shape == (27, 2 + 2 + 1 + 6 + 1 + 9)
+    assert joined.shape == (27, 3 + 2 + 1 + 6 + 1 + 9)
     assert (joined[:, -10] == 2).all()  # two visits before the question
 
 

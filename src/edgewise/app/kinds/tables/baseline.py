@@ -47,9 +47,11 @@ def _read(features: Features, split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fitted(splits: Splits, columns: Any, read: Any, make: Any, features: Features) -> Score:
-    x, y = read(splits.train)
-    outputs = fit_columns(make, columns, x, y, read(splits.val))
-    return lambda batch: outputs(features(batch))
+    (x, y), (val_x, val_y) = read(splits.train), read(splits.val)
+    has_values = ~np.isnan(x).all(axis=0)  # scikit-learn cannot bin a column of missing values.
+    val = val_x[:, has_values], val_y
+    outputs = fit_columns(make, columns, x[:, has_values], y, val)
+    return lambda batch: outputs(features(batch)[:, has_values])
 
 
 def table_features(database: EncodedRows, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -77,12 +79,13 @@ def _cached_features(database: EncodedRows, name: str) -> tuple[np.ndarray, np.n
 
 
 def own_features(batch: Batch) -> np.ndarray:
-    """Return the features of the rows to predict, without any other row."""
+    """Return the features of the rows to predict, without any other row; the first one is 0."""
     assert isinstance(batch, RelationalBatch)
     assert batch.database is not None
     database = batch.database
     local = batch.rows - database.rows.first[database.target]
-    return _cached_features(database, database.target)[0][local]
+    # scikit-learn needs a feature, also for a table that has only keys.
+    return np.pad(_cached_features(database, database.target)[0][local], ((0, 0), (1, 0)))
 
 
 def joined_features(batch: Batch) -> np.ndarray:

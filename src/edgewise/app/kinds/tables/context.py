@@ -144,14 +144,14 @@ class Rows:
         layers, seen = [frontier], frontier.example * len(self) + frontier.row
         for hop in range(hops + 1):
             index, row = self.parents(frontier.row)
-            found_index, found_row = [index], [row]
+            indices, row_lists = [index], [row]
             if hop < hops:
                 for link in self.links:
                     latest = self.children(link, frontier.row, cutoff[frontier.example], most)
-                    found_index.append(latest.index)
-                    found_row.append(latest.row)
-            example = frontier.example[np.concatenate(found_index)]
-            row = np.concatenate(found_row)
+                    indices.append(latest.index)
+                    row_lists.append(latest.row)
+            example = frontier.example[np.concatenate(indices)]
+            row = np.concatenate(row_lists)
             visible = self.time[row] <= cutoff[example]
             new, at = np.unique((example * len(self) + row)[visible], return_index=True)
             new = new[np.argsort(at, kind="stable")]
@@ -266,10 +266,10 @@ class EncodedRows:
         child, parent_row = self.rows.parents(row)
         key = example * len(self.rows) + row
         at = np.argsort(key)
-        wanted = example[child] * len(self.rows) + parent_row
-        place = np.searchsorted(key[at], wanted).clip(max=len(key) - 1)
-        inside = key[at][place] == wanted
-        edge_index = np.stack([at[place[inside]], child[inside]])
+        parent_key = example[child] * len(self.rows) + parent_row
+        position = np.searchsorted(key[at], parent_key).clip(max=len(key) - 1)
+        inside = key[at][position] == parent_key
+        edge_index = np.stack([at[position[inside]], child[inside]])
         sizes = np.bincount(example[index], minlength=len(rows))
         return CellBatch(
             torch.from_numpy(x).float(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -274,8 +274,3 @@ class Shop(RelationalData):
     def write(self, folder: str | Path) -> None:
         """Write the tables to a folder as CSV files."""
         write_tables(folder, shop_tables(self.customers, self.shop_seed))
-
-
-def with_path(data: RelationalData, path: str) -> RelationalData:
-    """Return the data with another database."""
-    return replace(data, path=path) if isinstance(data, Tables) else data
