@@ -119,7 +119,7 @@ def _aggregates(values: Numbers, index: Integers, count: int) -> Iterator[Number
     """Yield number of rows, and mean, minimum and maximum of each feature, for each of ``count``
     rows; NaN without rows.
     """
-    yield np.bincount(index, minlength=count)[:, None]
+    yield np.bincount(index, minlength=count)[:, None].astype(np.float64)
     known = ~np.isnan(values)
     for_row = np.zeros((3, count, values.shape[1]))
     for_row[1], for_row[2] = np.inf, -np.inf

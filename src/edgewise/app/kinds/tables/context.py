@@ -33,7 +33,7 @@ class Link(NamedTuple):
 class Children(NamedTuple):
     """Pairs of the index of a row in a list of rows, and a row that refers to it."""
 
-    index: Integers
+    parent: Integers
     row: Integers
 
 
@@ -148,7 +148,7 @@ class Rows:
             if hop < hops:
                 for link in self.links:
                     latest = self.children(link, frontier.row, cutoff[frontier.example], most)
-                    indices.append(latest.index)
+                    indices.append(latest.parent)
                     row_lists.append(latest.row)
             example = frontier.example[np.concatenate(indices)]
             row = np.concatenate(row_lists)

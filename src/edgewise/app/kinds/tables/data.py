@@ -115,8 +115,8 @@ class RelationalData(Data):
         return Folds(self.folds, self.fold, self.val, self.split_seed)
 
     def load(self) -> Splits:
-        target = check_given("data.target", self.target, "a column to predict: customers.churn")
         database = self.database()
+        target = check_given("data.target", self.target, "a column to predict: customers.churn")
         tables = database.tables
         name, column = column_of(tables, "data.target", target)
         table = tables[name]
