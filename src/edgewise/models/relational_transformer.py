@@ -190,7 +190,7 @@ class RelationalTransformer(nn.Module):
             ArgumentError: ``cells`` does not fit ``x``, the rows are not in order, or a context has
                 no cell.
         """
-        check_node_features(x, self.in_width, like=self.head.weight)
+        check_node_features(x, self.in_width, like=self.column.weight)
         if cells.shape != (len(x), 3) or (cells[:, 2].diff() < 0).any():
             raise ArgumentError(
                 "cells",
