@@ -237,6 +237,7 @@ OWN_TEST = {
     "docs/howto/images.md": "test_own_graphs_and_images.py runs it after its commands",
     "docs/howto/nodes_and_links.md": "test_own_graphs_and_images.py runs it after its commands",
     "docs/howto/sounds.md": "test_own_graphs_and_images.py runs it after its commands",
+    "docs/howto/tables.md": "test_own_graphs_and_images.py runs it after its commands",
     "docs/howto/recommendation.md": "test_own_graphs_and_images.py runs it after its commands",
 }
 """Pages that a test of their own runs, and why."""
@@ -696,7 +697,7 @@ def test_every_kind_of_own_data_has_a_command_that_there_is() -> None:
         elif arguments.command == "predict":
             assert arguments.folder.name in trained
     kinds = "molecules texts tags pairs writing images sounds nodes gat-enzymes links interactions"
-    assert trained == {*kinds.split(), "series"}
+    assert trained == {*kinds.split(), "series", "tables"}
 
 
 def check_fields(arguments: argparse.Namespace) -> None:

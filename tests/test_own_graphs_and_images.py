@@ -1,4 +1,4 @@
-"""What the pages on one's own users, graphs, images and sounds say is run as it stands there."""
+"""What the pages on users, graphs, images, sounds and tables of the reader say is run as it is."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from edgewise.app.cli import main
+from edgewise.app.kinds.tables import Shop
 
 pytest.importorskip("lightning")
 DOCS = Path(__file__).parent.parent / "docs/howto"
@@ -73,7 +74,15 @@ def sounds() -> None:
             wavfile.write(f"{name}/{i}.wav", 8000, tone + random.normal(size=2000))
 
 
-@pytest.mark.slow("recommendation.md-ratings", "nodes_and_links.md-graph", "sounds.md-sounds")
+def tables() -> None:
+    for seed, name in enumerate(("shop", "new")):
+        Shop(customers=60, shop_seed=seed).write(name)
+
+
+@pytest.mark.slow(
+    *("recommendation.md-ratings", "nodes_and_links.md-graph", "sounds.md-sounds"),
+    "tables.md-tables",
+)
 @pytest.mark.parametrize(
     ("page", "files"),
     [
@@ -81,6 +90,7 @@ def sounds() -> None:
         ("nodes_and_links.md", graph),
         ("images.md", images),
         ("sounds.md", sounds),
+        ("tables.md", tables),
     ],
 )
 def test_a_page_from_a_file_to_a_prediction(page, files, tmp_path, monkeypatch, capsys):

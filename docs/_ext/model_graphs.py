@@ -7,6 +7,7 @@ from pictures import PICTURES
 
 from edgewise import graphs
 from edgewise.encodings import intimate_nodes
+from edgewise.models.relational_transformer import cell_graphs
 
 
 def _directed(pairs: list[tuple[int, int]], num_nodes: int) -> graphs.Graph:
@@ -40,6 +41,21 @@ def _intimate() -> graphs.Graph:
     near = intimate_nodes(INPUT, 3)
     target = [node for node, size in enumerate(near.sizes.tolist()) for _ in range(size)]
     return _directed(list(zip(near.nodes.tolist(), target, strict=True)), 9)
+
+
+def _cells() -> Pictures:
+    """Return the graphs of 9 cells: a customer (3 cells), two orders (2 each), a product (2)."""
+    column = torch.tensor([0, 1, 2, 3, 4, 3, 4, 5, 6])
+    row = torch.tensor([0, 0, 0, 1, 1, 2, 2, 3, 3])
+    keys = _directed([(0, 1), (0, 2), (3, 1), (3, 2)], 4)
+    cells = cell_graphs(column, row, keys, torch.tensor([9]))
+    captions = {
+        "column": "cells of the same column",
+        "features": "cells of the same row, and of the rows that it refers to",
+        "neighbours": "cells of the rows that refer to this row",
+        "context": "all cells",
+    }
+    return tuple((caption, getattr(cells, name)) for name, caption in captions.items())
 
 
 def _readout() -> graphs.Graph:
@@ -92,6 +108,7 @@ MODEL_GRAPHS: dict[str, Pictures] = {
     "captioner": ENCODER_DECODER,
     "longformer": (("a window and two global tokens (hubs)", PICTURES["longformer"]),),
     "bigbird": (("blocks of 2 tokens: local, global and random", PICTURES["block_sparse"]),),
+    "relational_transformer": _cells(),
     "reformer": (("chunks of the tokens sorted by hash", PICTURES["reformer"]),),
     "bp_transformer": (("16 tokens and the spans above them", PICTURES["bp_transformer"]),),
     "adaptive_span": (("a head with a span of 3 tokens", PICTURES["sliding"]),),

@@ -159,6 +159,7 @@ ON_A_GRAPH = [
     *models.TOKEN_MODELS,
     *models.LINK_MODELS,
     *models.RECOMMENDERS,
+    *models.RELATIONAL_MODELS,
 ]
 REFUSE_ANY = {
     *("rnn", "lstm", "gru", "reformer", "bp_transformer"),

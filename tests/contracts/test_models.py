@@ -56,6 +56,8 @@ def small(name: str) -> nn.Module:
     elif name in models.SERIES_MODELS:
         model = make(NODES, 5, 3, width=WIDTH)
         nn.init.normal_(model.head.weight)  # which begins with zero
+    elif name in models.RELATIONAL_MODELS:
+        model = make(IN, OUT, 3, 5, width=WIDTH)
     else:
         model = make(IMAGE, CHANNELS, OUT)
     return model.double().eval()
@@ -83,6 +85,11 @@ def example(name: str, nodes: int = 7) -> tuple[Any, ...]:
         x = torch.randn(nodes, IN, dtype=torch.double, requires_grad=True)
         parents = [-1, 0, 0, -1, 3, 3, 4][:nodes]
         return x, graphs.tree(parents, reads="children").bind(nodes)
+    if name in models.RELATIONAL_MODELS:  # 7 cells of 5 rows; the last 3 are of another context
+        x = torch.randn(7, IN, dtype=torch.double, requires_grad=True)
+        cells = torch.tensor([[0, 1, 2, 2, 0, 1, 1], [0, 1, 4, 3, 0, 2, 2], [0, 0, 1, 2, 3, 3, 4]])
+        keys = graphs.edges(torch.tensor([[0, 1, 0, 3], [1, 2, 2, 4]]), 5)
+        return x, cells.T, keys
     if name in models.LINK_MODELS:
         return torch.randint(NODES, (2, 5)), random_graph(NODES)
     if name in models.RECOMMENDERS:
@@ -99,6 +106,8 @@ def keywords(name: str, inputs: tuple[Any, ...]) -> dict[str, Any]:
     if name in models.READOUT_MODELS or name in models.TREE_MODELS:
         count = len(inputs[0])
         return {"batch": [min(FIRST, count), count - min(FIRST, count)]}
+    if name in models.RELATIONAL_MODELS:
+        return {"batch": [4, 3]}
     return {}
 
 

@@ -260,6 +260,7 @@ PACKED = (
     *models.TREE_MODELS,
 )
 READS_NUMBERS = {
+    "relational_transformer": "which cells a row has",
     "pinsage": "where its walks lead",
     "reformer": "which bucket a token is in",
     **dict.fromkeys(PACKED, "which nodes make up a graph"),

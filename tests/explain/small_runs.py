@@ -17,6 +17,7 @@ from edgewise import models
 from edgewise.app.kinds import find
 from edgewise.app.kinds.graphs import TU
 from edgewise.app.kinds.language import MaskedText
+from edgewise.app.kinds.tables import Shop
 from edgewise.app.kinds.texts import TextTable
 from edgewise.app.kinds.translation import Parallel, Translation
 from edgewise.app.runs import train, with_values
@@ -193,6 +194,13 @@ def interactions(folder: Path) -> Path:
     return of_recipe("interactions", folder, data__path=str(folder / "mine.csv"))
 
 
+def tables(folder: Path) -> Path:
+    """Train a model of the customers of a shop who leave."""
+    Shop(customers=60).write(folder / "shop")
+    values = {"data__path": str(folder / "shop"), "data__target": "customers.churned"}
+    return of_recipe("tables", folder, data__hops=1, data__children=2, **values, **HEADS)
+
+
 def molecules(folder: Path) -> Path:
     """Train a model of a property of molecules."""
     smiles = ["CCO", "CCN", "c1ccccc1O", "CC(=O)O", "CCCl", "CCCC", "COC", "CC#N"]
@@ -236,6 +244,7 @@ KINDS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "series": (series, ()),
     "links": (links, ()),
     "interactions": (interactions, ()),
+    "tables": (tables, ()),
     "molecules": (molecules, ("rdkit",)),
     "hidden atoms": (hidden_atoms, ("rdkit",)),
     "without attention": (without_attention, ("tokenizers",)),

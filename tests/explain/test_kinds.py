@@ -17,6 +17,7 @@ import edgewise
 from edgewise import explain, graphs
 from edgewise.app.cli import main
 from edgewise.app.explain import cases
+from edgewise.app.kinds.tables import Shop
 from edgewise.explain import attribution
 from edgewise.explain.attribution import outputs_of
 from tests.errors import refused
@@ -36,6 +37,7 @@ INPUTS = {
     "series": None,
     "links": "m3",
     "interactions": "u3",
+    "tables": "c3",
     "molecules": "CC(=O)O",
     "hidden atoms": "CC(=O)*",
 }
@@ -62,6 +64,11 @@ NAMES = {
     "series": {f"{step} step{'s' * (step != 1)} before the end" for step in range(12)},
     "links": {f"m{node}" for node in range(40)},
     "interactions": {*(f"u{i}" for i in range(12)), *(f"i{i}" for i in range(18))},
+    "tables": {
+        *("customers.region of c3", "customers.age of c3", "customers.as_of of c3"),
+        *(f"orders.{column} of o{i}" for column in ("placed_at", "quantity") for i in (359, 280)),
+        *(f"products.{c} of p{i}" for c in ("category", "price", "defects") for i in (36, 48)),
+    },
     "molecules": {"C1", "C2", "O3", "O4"},
     "hidden atoms": {"C1", "C2", "O3", "*4"},
 }
@@ -79,6 +86,9 @@ def words(tmp_path: Path) -> Callable[[str], list[str]]:
 
             wavfile.write(tmp_path / "tone.wav", 8000, torch.arange(2000).sin().numpy())
             return [str(tmp_path / "tone.wav")]
+        if kind == "tables":
+            Shop(customers=60).write(tmp_path / "shop")
+            return [str(tmp_path / "shop"), str(given)]
         if kind != "images":
             return [] if given is None else [given]
         from PIL import Image
@@ -105,6 +115,9 @@ def values_of(kind: str, answer: dict[str, Any]) -> list[float]:
         return [answer["links"][0]["score"]]
     if kind == "interactions":
         return [answer["items"][0]["score"]]
+    if kind == "tables":
+        second = answer["P(churned=yes)"]
+        return [second if answer["churned"] == "yes" else 1 - second]
     return [answer["y" if kind == "molecules" else "probability"]]
 
 

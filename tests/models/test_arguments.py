@@ -34,6 +34,8 @@ GIVEN = {
     "num_nodes": 10,
     "num_users": 5,
     "num_items": 6,
+    "num_columns": 3,
+    "num_values": 5,
     "width": 64,
 }
 

@@ -86,7 +86,7 @@ LIMITS: dict[str, Limit] = {
             "table_cells",
             20_000_000,
             "cells (rows times columns)",
-            "time and memory for Parquet, Feather and Excel",
+            "time and memory for Parquet, Feather, Excel and SQL",
         ),
         Limit(
             "workbook_bytes",

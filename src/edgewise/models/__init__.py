@@ -16,6 +16,8 @@ Models are called in the same way for each kind of input:
   ``[N]`` for texts that are concatenated without padding, whose lengths are ``sizes=``. ``cache=``
   continues the texts of an earlier call, and ``graph=`` replaces the attention graph; a model that
   does not support one of them raises an error.
+- **Tables with keys**: ``model(x, cells, graph, batch=)`` with numbers, ids and rows of the cells,
+  and the graph of the rows.
 - **Images**: ``model(images [B, channels, height, width])``, for a fixed ``image_size``.
 """
 
@@ -74,6 +76,7 @@ from edgewise.models.multi_graph_transformer import multi_graph_transformer
 from edgewise.models.performer import performer
 from edgewise.models.pinsage import pinsage
 from edgewise.models.reformer import reformer
+from edgewise.models.relational_transformer import relational_transformer
 from edgewise.models.rgcn import rgcn
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
@@ -193,6 +196,12 @@ RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pins
 """Recommenders. ``f(num_users, num_items)`` builds a model, which is called as ``model(users [B],
 items [M], graph) -> [B, M]``."""
 
+RELATIONAL_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "relational_transformer": relational_transformer
+}
+"""Models of tables with keys. ``f(in_width, out_width, num_columns, num_values)`` builds a model,
+which is called as ``model(x [N, in_width], cells [N, 3], graph, batch=) -> [B, out_width]``."""
+
 KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "nodes of a graph": NODE_MODELS,
     "whole graphs": READOUT_MODELS,
@@ -206,6 +215,7 @@ KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "text to text": ENCODER_DECODER_MODELS,
     "links": LINK_MODELS,
     "recommendation": RECOMMENDERS,
+    "tables with keys": RELATIONAL_MODELS,
 }
 """Model tables by kind of input. Models of one table are called in the same way."""
 
@@ -241,6 +251,7 @@ __all__ = [
     "NODE_MODELS",
     "READOUT_MODELS",
     "RECOMMENDERS",
+    "RELATIONAL_MODELS",
     "SERIES_MODELS",
     "TEXT_MODELS",
     "TOKEN_MODELS",
@@ -291,6 +302,7 @@ __all__ = [
     "performer",
     "pinsage",
     "reformer",
+    "relational_transformer",
     "rgcn",
     "rnn",
     "roberta",

@@ -221,7 +221,7 @@ def test_own_data_that_are_not_named_are_asked_for_in_the_same_words(capsys, tmp
     fields = dict.fromkeys(
         [
             *("texts", "tags", "pairs", "images", "sounds", "molecules", "series", "links"),
-            "interactions",
+            *("interactions", "tables"),
         ],
         "path",
     )

@@ -78,6 +78,11 @@ def test_pre_training_as_the_results_page_has_it(tmp_path, monkeypatch):
     assert reached >= 0.79
 
 
+def test_the_shop(tmp_path):
+    """Trees on counts and means of the orders reach 0.61."""
+    assert train(find("shop"), tmp_path / "shop")["test/roc_auc"] >= 0.78
+
+
 def test_digits(tmp_path):
     assert train(find("digits"), tmp_path / "digits")["test/accuracy"] >= 0.97
 

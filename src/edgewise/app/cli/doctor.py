@@ -33,6 +33,7 @@ EXTRAS = {
     "tokenizers": ("text", "reading text"),
     "pyarrow": ("tables", "Parquet and Feather files, data frames of PyArrow and Polars"),
     "openpyxl": ("tables", "Excel files"),
+    "sqlalchemy": ("sql", "databases"),
     "statsmodels": ("series", "the series co2, elnino and others"),
     "rdkit": ("chem", "molecules"),
     "pillow": ("images", "reading images"),

@@ -21,7 +21,7 @@ __all__ = ["DATA", "RECIPES", "TASKS", "Baselines", "Kind", "PluginWarning", "fi
 
 NAMES = (
     *("nodes", "links", "graphs", "molecules", "items", "texts", "tags", "language"),
-    *("translation", "images", "series", "sounds"),
+    *("translation", "images", "series", "sounds", "tables"),
 )
 T = TypeVar("T")
 

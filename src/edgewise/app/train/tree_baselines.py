@@ -65,7 +65,7 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
         yield Candidate(name, f"penalty {strength:g}", fit)
     losses = ("squared_error", "absolute_error") if False in kinds else ("log_loss",)
     for loss, leaves in product(losses, LEAVES):
-        fit = partial(_fitted, features, partial(_trees, loss, leaves))
+        fit = partial(_fitted, features, partial(boosted_trees, loss, leaves))
         yield Candidate("gradient-boosted trees", f"{loss}, {leaves} leaves", fit)
     yield Candidate("randomised trees", f"{FOREST} trees", partial(_fitted, features, _forest))
 
@@ -166,7 +166,7 @@ def _linear(strength: float, classes: int) -> Any:
     return make_pipeline(StandardScaler(), clip, linear_model(strength, classes))
 
 
-def _trees(loss: str, leaves: int, classes: int) -> Any:
+def boosted_trees(loss: str, leaves: int, classes: int) -> Any:
     """Return gradient-boosted trees with early stopping; ``loss`` is that of numbers."""
     kind: Any = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     return kind(

@@ -25,7 +25,7 @@ def written(folder: Path, text: str, name: str = "edges.txt") -> Path:
 def test_separators_comments_and_empty_lines(tmp_path, between):
     lines = ("# a comment", "% another", "", "0_1", " 3_4 ", "// the last", "0_1")
     path = written(tmp_path, "\n".join(lines).replace("_", between))
-    pairs, ids, _ = read_edges(path)
+    pairs, ids = read_edges(path)[:2]
     assert pairs.tolist() == [[0, 2, 0], [1, 3, 1]]
     assert ids == {"0": 0, "1": 1, "3": 2, "4": 3}
 
@@ -33,7 +33,7 @@ def test_separators_comments_and_empty_lines(tmp_path, between):
 @pytest.mark.parametrize("largest", [900_000_000, 3_100_000_000, 2**63 - 1, 2**64 - 1])
 def test_large_ids_are_numbered_without_gaps_and_kept(tmp_path, largest):
     path = written(tmp_path, f"5 {largest}\n{largest - 1} 5\n{largest} {largest - 1}\n")
-    pairs, ids, _ = read_edges(path)
+    pairs, ids = read_edges(path)[:2]
     assert pairs.tolist() == [[0, 1, 2], [2, 0, 1]]
     assert ids == {"5": 0, str(largest - 1): 1, str(largest): 2}
     (chosen,), users, items, *_ = read_interactions(path)
@@ -43,7 +43,7 @@ def test_large_ids_are_numbered_without_gaps_and_kept(tmp_path, largest):
 
 def test_names_are_numbered_by_the_alphabet(tmp_path):
     text = 'Vronsky,Anna Karenina\nLevin,Kitty\n"Oblonsky, Stiva",Anna Karenina\nLevin,007\n'
-    pairs, ids, _ = read_edges(written(tmp_path, text))
+    pairs, ids = read_edges(written(tmp_path, text))[:2]
     assert list(ids) == ["007", "Anna Karenina", "Kitty", "Levin", "Oblonsky, Stiva", "Vronsky"]
     assert pairs.tolist() == [[5, 3, 4, 3], [1, 2, 1, 0]]
 
@@ -70,7 +70,7 @@ def test_names_among_numbers_only_where_that_is_said(tmp_path):
 def test_a_header(tmp_path, text, header):
     path = written(tmp_path, text, "edges.csv.gz")
     listed = [re.split("[,;]", line) for line in text.split()[1:]]
-    pairs, ids, _ = read_edges(path, header=header)
+    pairs, ids = read_edges(path, header=header)[:2]
     assert [[list(ids)[end] for end in pair] for pair in pairs.T.tolist()] == listed
     read = read_interactions(path, header=header)
     assert read.pairs[0].shape == (2, len(listed))
@@ -97,7 +97,7 @@ def test_other_encodings(tmp_path):
 
 def test_what_is_no_header(tmp_path):
     path = written(tmp_path, "Anna,Bert\nCarl,12\n")
-    pairs, ids, _ = read_edges(path)
+    pairs, ids = read_edges(path)[:2]
     assert sorted(ids) == ["12", "Anna", "Bert", "Carl"]
     assert pairs.tolist() == [[ids["Anna"], ids["Carl"]], [ids["Bert"], ids["12"]]]
     assert read_edges(written(tmp_path, "source,target\n1,2\n"), header=False, names=True).ids == {
