@@ -205,7 +205,8 @@ def test_every_layer_that_takes_a_graph_is_listed() -> None:
         and issubclass(thing, nn.Module)
         and "graph" in inspect.signature(thing.forward).parameters
     ]
-    assert sorted(takes) == sorted({*LAYERS, "RecurrentBackbone"})
+    # TypedLinear needs a typed graph, which tests/models/test_typed.py checks.
+    assert sorted(takes) == sorted({*LAYERS, "RecurrentBackbone", "TypedLinear"})
 
 
 def test_other_sequences() -> None:
