@@ -80,11 +80,15 @@ OF_KIND = {
     "text to text": PAIRS,
     "links": Case("sage-facebook", "ego_facebook", steps=20, lr=1e-2),
     "recommendation": USERS,
+    "tables with keys": Case(
+        "shop", values={"data.customers": 600, "model.width": 32}, steps=150, below=0.99
+    ),
 }
 OF_MODEL = {
     "grand": Case("grand-cora", "Cora", steps=100, lr=1e-2),
     # The filter improves the order of the items, but its scores are not trained for this loss.
     "lightgcn": replace(USERS, values={"model.low_pass": 0.0}),
+    **dict.fromkeys(("rgcn", "hgt"), Case("rgcn-aifb", "AIFB", {"optimizer.decay_only": ""})),
     "multi_graph_transformer": Case("gin-esol", "esol", {"model.heads": 4}),
     **dict.fromkeys(("bert", "bigbird", "universal"), shakespeare(graph="causal()")),
     "roberta": shakespeare(graph="causal()", max_length=66),
@@ -195,7 +199,8 @@ def of_recipe(name: str, case: Case, folder: Path) -> Problem:
             loaders["train"].set_epoch(epoch)
             yield from loaders["train"]
 
-    return Problem(model, recipe.task.loss, train(), list(islice(loaders["val"], 8)))
+    loss = recipe.for_targets(splits.targets, splits.class_counts).task.loss
+    return Problem(model, loss, train(), list(islice(loaders["val"], 8)))
 
 
 def problem_of(name: str, folder: Path) -> Problem:

@@ -26,7 +26,7 @@ from edgewise.app.train import (
 )
 from edgewise.app.train.column_baselines import Column, fit_columns, linear_model
 from edgewise.app.train.standardisation import Standardisation
-from edgewise.app.train.tree_baselines import _forest, _trees
+from edgewise.app.train.tree_baselines import _forest, boosted_trees
 from tests.errors import refused
 
 pytest.importorskip("lightning")
@@ -139,7 +139,7 @@ def test_baselines_of_numbers_are_alike(a: float, b: float) -> None:
     random = np.random.default_rng(0)
     x = random.normal(size=(80, 4))
     y = x[:, :1] - x[:, 1:2] ** 2 + 0.1 * random.normal(size=(80, 1))
-    trees = partial(_trees, "squared_error", 15)
+    trees = partial(boosted_trees, "squared_error", 15)
     # Rounding decides between splits of trees that are equally good.
     for make, tolerance in ((partial(linear_model, 10.0), 1e-5), (trees, 0.1), (_forest, 0.1)):
 

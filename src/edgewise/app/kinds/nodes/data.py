@@ -78,9 +78,9 @@ class NodeGraph(NamedTuple):
         """Return the arguments of the model that the types determine."""
         if self.types is None:
             return {}
+        sizes, count = {"relations": len(self.types.relations)}, len(self.types.node_types)
         # Models without types of nodes, such as R-GCN, have no argument for their number.
-        count = len(self.types.node_types)
-        return {"relations": len(self.types.relations), "node_types": count if count > 1 else 0}
+        return sizes | ({"node_types": count} if count > 1 else {})
 
 
 @dataclass(frozen=True)
