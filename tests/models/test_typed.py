@@ -146,3 +146,30 @@ def test_recorded_weights_are_of_nodes() -> None:
     assert set(zip(*record.edge_index.tolist(), strict=True)) == set(
         zip(*graph.edge_index.tolist(), strict=True)
     )
+
+
+@pytest.mark.parametrize("name", ["rgcn", "hgt"])
+def test_a_graph_may_have_fewer_relations_than_the_model(name: str) -> None:
+    graph = graphs.typed({("a", "r", "a"): torch.tensor([[0, 1], [1, 2]])}, {"a": 3})
+    model = models.MODELS[name](4, 2, relations=3).eval()
+    more = {relation: torch.empty(2, 0, dtype=torch.long) for relation in [("a", "s", "a")]}
+    padded = graphs.typed({("a", "r", "a"): graph.edge_index, **more}, {"a": 3})
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(model(x, graph), model(x, padded))
+
+
+def test_initial_matrices_do_not_depend_on_the_number_of_relations() -> None:
+    """The largest of many uniform numbers is near the bound of Glorot and Bengio."""
+    rgcn, hgt = models.rgcn(64, 64, relations=86), models.hgt(64, 4, width=64, relations=86)
+    first = next(layer for layer in rgcn.modules() if isinstance(layer, RGCNLayer))
+    assert first.weight.abs().max().item() == pytest.approx(
+        (6 / sum(first.weight.shape[1:])) ** 0.5, 1e-2
+    )
+    layer = next(layer for layer in hgt.modules() if isinstance(layer, HGTLayer))
+    width = layer.key_map.shape[-1]
+    assert layer.key_map.abs().max().item() == pytest.approx((6 / (2 * width)) ** 0.5, 1e-2)
+
+
+def test_edges_are_checked_without_numbers_of_nodes() -> None:
+    with refused("edge_indices", expected="[2, E]", got="[3, 1]", remedy="sources in row 0"):
+        graphs.typed({("a", "r", "a"): torch.zeros(3, 1, dtype=torch.long)})

@@ -145,26 +145,26 @@ class TypedGraph(Edges):
         """Return a graph of some ``nodes``, numbered in their order; its ``edge_index`` are the
         edges of these indices here.
         """
-        return TypedGraph(
-            edge_index,
-            len(nodes),
-            len(nodes),
-            self.edge_type[edges],
-            self.relations,
-            node_type=self.node_type[nodes],
-            node_types=self.node_types,
+        return self._with_edges(
+            edge_index, self.edge_type[edges], self.relations, self.node_type[nodes]
         )
 
     def _with_edges(
-        self, edge_index: Tensor, edge_type: Tensor, relations: Sequence[Any]
+        self,
+        edge_index: Tensor,
+        edge_type: Tensor,
+        relations: Sequence[Any],
+        node_type: Tensor | None = None,
     ) -> TypedGraph:
-        sizes = self.num_targets, self.num_sources
+        """Return a graph of other edges, and of other nodes of these types if given."""
+        node_type = self.node_type if node_type is None else node_type
         return TypedGraph(
             edge_index,
-            *sizes,
+            len(node_type),
+            len(node_type),
             edge_type,
             relations,
-            node_type=self.node_type,
+            node_type=node_type,
             node_types=self.node_types,
         )
 
@@ -172,15 +172,7 @@ class TypedGraph(Edges):
         index, edge_type, node_type = (
             x.to(device) for x in (self.edge_index, self.edge_type, self.node_type)
         )
-        return TypedGraph(
-            index,
-            self.num_targets,
-            self.num_sources,
-            edge_type,
-            self.relations,
-            node_type=node_type,
-            node_types=self.node_types,
-        )
+        return self._with_edges(index, edge_type, self.relations, node_type)
 
 
 def typed(
@@ -308,6 +300,13 @@ def _counted(edge_indices: Mapping[Relation, Tensor]) -> dict[str, int]:
     """Return for each type the largest number of a node plus 1."""
     sizes: dict[str, int] = {}
     for relation, index in edge_indices.items():
+        if not isinstance(index, Tensor) or index.dim() != 2 or len(index) != 2:
+            raise ArgumentError(
+                "edge_indices",
+                expected=f"edges [2, E] of the relation {relation}",
+                got=describe(index),
+                remedy="pass sources in row 0 and targets in row 1",
+            )
         for name, ends in zip((relation[0], relation[2]), index, strict=True):
             count = int(ends.max()) + 1 if ends.numel() else 0
             sizes[name] = max(sizes.get(name, 0), count)

@@ -22,7 +22,7 @@ def grouped_matmul(x: Tensor, sizes: Sequence[int], weight: Tensor) -> Tensor:
     """Multiply consecutive groups of rows, each by the matrix of its group.
 
     x is ``[P, F]`` and ``weight`` ``[R, F, F']``, or ``[P, H, F]`` and ``[R, H, F, F']`` for a
-    matrix of each head. Group r has ``sizes[r]`` rows.
+    matrix of each head. Group r has ``sizes[r]`` rows; the groups after the last size are empty.
 
     Example:
         >>> import torch
@@ -33,12 +33,13 @@ def grouped_matmul(x: Tensor, sizes: Sequence[int], weight: Tensor) -> Tensor:
                 [4.],
                 [4.]])
     """
+    sizes = [*sizes, *[0] * (len(weight) - len(sizes))]
     kind = x.device.type
     if torch.is_autocast_enabled(kind):
         dtype = torch.get_autocast_dtype(kind)
         x, weight = x.to(dtype), weight.to(dtype)
     if torch.compiler.is_compiling():
-        return torch.cat(_products(x.split(list(sizes)), weight))
+        return torch.cat(_products(x.split(sizes), weight))
     out: Tensor = _GroupedMatmul.apply(x, weight, tuple(sizes))  # type: ignore[no-untyped-call]
     return out
 
@@ -77,6 +78,15 @@ class _GroupedMatmul(torch.autograd.Function):
         return x_grad, weight_grad, None
 
 
+def glorot_(weight: Tensor) -> None:
+    """Fill matrices ``[..., F, F']`` with uniform random numbers by Glorot and Bengio (2010).
+
+    ``nn.init.xavier_uniform_`` would take the other dimensions for a kernel of a convolution.
+    """
+    bound = math.sqrt(6 / (weight.shape[-2] + weight.shape[-1]))
+    nn.init.uniform_(weight, -bound, bound)
+
+
 class TypedLinear(nn.Module):
     r"""Linear map for each node type, :math:`y_i = W_{t(i)} x_i + b_{t(i)}`.
 
@@ -108,7 +118,6 @@ class TypedLinear(nn.Module):
         if types == 1:
             return x @ self.weight[0] + self.bias[0]
         order, sizes = typed_graph(graph, types=types).derived(_nodes_by_type)
-        sizes = sizes + [0] * (types - len(sizes))
         rows = grouped_matmul(x if order is None else x[order], sizes, self.weight)
         if order is not None:
             rows = rows[order.argsort()]

@@ -30,6 +30,7 @@ from edgewise.layers import (
     attend_relations,
     typed_graph,
 )
+from edgewise.layers.typed import glorot_
 from edgewise.models.arguments import model_function
 
 
@@ -56,7 +57,7 @@ class HGTLayer(GraphLayer):
         self.skip = nn.Parameter(torch.ones(node_types))
         self.dropout = nn.Dropout(dropout)
         for weight in (self.key_map, self.value_map):
-            nn.init.xavier_uniform_(weight.flatten(0, 1))
+            glorot_(weight)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """Return features ``[N, width]``; one relation and node type may have a batch."""

@@ -20,6 +20,7 @@ from edgewise.attention.attend import aggregate
 from edgewise.graphs import Pattern
 from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, sum_relations, typed_graph
+from edgewise.layers.typed import glorot_
 from edgewise.models.arguments import model_function
 
 
@@ -37,7 +38,7 @@ class RGCNLayer(GraphLayer):
         self.bias = nn.Parameter(torch.zeros(out_width))
         for matrix in (self.weight, self.comp, self.root):
             if matrix is not None:
-                nn.init.xavier_uniform_(matrix)
+                glorot_(matrix)
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """Return ``[N, out_width]`` from x ``[N, in_width]``; one relation may have a batch."""

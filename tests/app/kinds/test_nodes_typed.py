@@ -116,6 +116,11 @@ def test_n_triples(tmp_path: Path) -> None:
     plain.write_text(TRIPLES + "<http://a.org/y> <http://a.org/year> .\n")
     with refused(str(plain), expected="<subject>", got="year", remedy="line"):
         read_triples(plain)
+    plain.write_text(r"<http://a.org/caf\u00e9> <http://a.org/year> _:b ." + "\n")
+    assert read_triples(plain) == [(r"http://a.org/caf\u00e9", "http://a.org/year", "_:b")]
+    plain.write_text("_:a" * 20_000 + "\n")
+    with refused(str(plain), expected="<subject>", got="_:a", remedy="line"):
+        read_triples(plain)  # At once: with backtracking, 1,000 times as short a line took 15 s.
     plain.write_text("# Nothing.\n")
     with refused(str(plain), expected="at least one edge", got="none", remedy="edge"):
         read_edges(plain)

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from edgewise._utils.errors import MissingDataError, reading, require
 from edgewise._utils.writing import temporary_folder
+from edgewise.app.files.edges import DESTINATION as TARGETS
+from edgewise.app.files.edges import SOURCE as SOURCES
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.frames import pandas_for
 from edgewise.engines.native.sampling import SortedGraph
@@ -97,9 +99,9 @@ def _sort(path: Path, num_nodes: int, temporary: Path, *, directed: bool) -> Non
         for source, target in _chunks(path):
             _check_nodes(path, source, target, num_nodes)
             pairs = [(source, target)] if directed else [(source, target), (target, source)]
-            for near, far in pairs:
-                keep = near != far
-                edges = np.stack([far[keep], near[keep]], axis=1).astype(np.int32)
+            for start, end in pairs:
+                is_edge = start != end  # Not a self-loop.
+                edges = np.stack([end[is_edge], start[is_edge]], axis=1).astype(np.int32)
                 bucket = edges[:, 0] // width
                 edges = edges[bucket.argsort(kind="stable")]
                 ends = np.bincount(bucket, minlength=len(files)).cumsum()
@@ -139,33 +141,58 @@ def _chunks(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]
             source, target = array[:, start : start + CHUNK].numpy().astype(np.int64)
             yield source, target
         return
-    expected = "a table with two columns of integers: source and target"
+    expected = "two columns of integers, such as source and target"
     with reading(path, expected=expected):
         if path.suffix == ".parquet":
             parquet = require("pyarrow.parquet", extra="tables", purpose="reading edges")
             table = parquet.ParquetFile(path)
-            batches = table.iter_batches(CHUNK, columns=table.schema.names[:2])
+            names = _ends(path, table.schema.names)
+            batches = table.iter_batches(CHUNK, columns=names)
             frames: Iterator[DataFrame] = (batch.to_pandas() for batch in batches)
         else:
             pandas = pandas_for("reading edges")
-            frames = iter(pandas.read_csv(path, chunksize=CHUNK, usecols=[0, 1]))
+            names = _ends(path, list(pandas.read_csv(path, nrows=0).columns))
+            frames = iter(pandas.read_csv(path, chunksize=CHUNK, usecols=names))
         for frame in _shown(frames, "reading edges"):
-            values = frame.to_numpy()
+            values = frame[names].to_numpy()
             if values.dtype.kind not in "iu":
                 raise unreadable(path, expected=expected, got=f"{values.dtype} values")
             yield values[:, 0].astype(np.int64), values[:, 1].astype(np.int64)
+
+
+def _ends(path: Path, names: list[str]) -> list[str]:
+    """Return the columns of source and target: those with usual names, or the only two."""
+    if all(name.lstrip("-").isdecimal() for name in names):
+        raise unreadable(
+            path,
+            expected="names of the columns in the first line",
+            got=", ".join(names),
+            remedy="add the line `source,target`",
+        )
+    usual = {name.lower().replace("_", ""): name for name in names}
+    ends = [next(filter(usual.get, role.usual), "") for role in (SOURCES, TARGETS)]
+    if all(ends):
+        return [usual[end] for end in ends]
+    if len(names) != 2:
+        raise unreadable(
+            path,
+            expected="the columns source and target",
+            got=", ".join(names),
+            remedy="name these two columns source and target",
+        )
+    return names
 
 
 def _check_nodes(
     path: Path, source: NDArray[np.int64], target: NDArray[np.int64], num_nodes: int
 ) -> None:
     for ends in (source, target):
-        wrong = (ends < 0) | (ends >= num_nodes)
-        if wrong.any():
+        is_outside = (ends < 0) | (ends >= num_nodes)
+        if is_outside.any():
             raise unreadable(
                 path,
                 expected=f"nodes from 0 to {num_nodes - 1}, the rows of x.npy",
-                got=f"node {ends[wrong][0]}",
+                got=f"node {ends[is_outside][0]}",
                 remedy="number the nodes from 0, in the order of the rows of x.npy",
             )
 

@@ -11,7 +11,9 @@ from edgewise._utils.errors import reading
 from edgewise.app.files.files import unreadable
 
 SUFFIXES = (".nt", ".nt.gz")
-TERM = r'(<[^<>"{}|^`\\\s]*>|_:[^\s<>"]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>"\s]*>)?)'
+ADDRESS = r'<(?:[^<>"{}|^`\\\s]|\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8})*+>'
+LITERAL = r'"(?:[^"\\\n\r]|\\.)*+"(?:@[A-Za-z0-9-]++|\^\^<[^<>"\s]*+>)?'
+TERM = rf'({ADDRESS}|_:[^\s<>"]++|{LITERAL})'  # Possessive, so that a wrong line fails at once.
 TRIPLE = re.compile(rf"\s*{TERM}\s*{TERM}\s*{TERM}\s*\.\s*(?:#.*)?")
 
 Triple = tuple[str, str, str]

@@ -37,7 +37,8 @@ class NeighbourSampler:
     The first hop starts at the seed nodes, and each further hop at the nodes that the previous hop
     added. Each of these nodes gets ``fanouts[hop]`` of its incoming edges, sampled uniformly
     without replacement, or all if it has fewer. If every fanout is at least the maximum in-degree,
-    L layers give the seed nodes the same outputs as on the whole graph.
+    L layers give the seed nodes the same outputs as on the whole graph, except layers that divide
+    by degrees of sources, such as GCN.
 
     Args:
         graph: the whole graph, with as many targets as sources, or its edges sorted by target. A
@@ -76,18 +77,25 @@ class NeighbourSampler:
 
     def with_fanouts(self, fanouts: Sequence[int]) -> NeighbourSampler:
         """Return a sampler of the same graph with other fanouts."""
-        sampler = copy(self)
         check_fanouts(fanouts)
-        sampler.fanouts = list(fanouts)
+        sampler = copy(self)
+        sampler.fanouts, sampler._local = list(fanouts), self._local.clone()
         return sampler
 
     def sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:
-        """Sample the neighbourhood of distinct seed nodes ``[B]``.
+        """Sample the neighbourhood of distinct seed nodes ``[B]``; for one thread at a time.
 
         Raises:
             ArgumentError: a seed node is repeated or not in the graph.
         """
         self._check(seeds)
+        try:
+            return self._sample(seeds.long(), generator)
+        except BaseException:  # An interrupted sample would change the next ones.
+            self._local.fill_(-1)
+            raise
+
+    def _sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:
         seed = int(torch.randint(2**63 - 1, (), generator=generator))
         self._local[seeds] = torch.arange(len(seeds), dtype=torch.int32)
         nodes, hops, count = [seeds.contiguous()], [], len(seeds)
@@ -109,12 +117,12 @@ class NeighbourSampler:
         return Neighbourhood(node, graph, edge, len(seeds))
 
     def _check(self, seeds: Tensor) -> None:
-        strange = (seeds < 0) | (seeds >= self.num_nodes)
-        if strange.any():
+        is_outside = (seeds < 0) | (seeds >= self.num_nodes)
+        if is_outside.any():
             raise ArgumentError(
                 "seeds",
                 expected=f"nodes from 0 to {self.num_nodes - 1}",
-                got=f"{int(seeds[strange][0])}",
+                got=f"{int(seeds[is_outside][0])}",
                 remedy="pass indices of nodes of this graph",
             )
         if len(seeds.unique()) < len(seeds):

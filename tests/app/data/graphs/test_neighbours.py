@@ -98,6 +98,22 @@ def test_an_epoch_serves_every_node_once_with_its_own_target():
     assert served != [int(n) for b in loader for n in b.select_outputs(b.inputs[0])[:, 0]]
 
 
+def test_seeds_of_other_integer_types_and_samples_after_an_interruption(monkeypatch):
+    graph, seeds = random_graph(), torch.tensor([3, 9, 21])
+    sampler = NeighbourSampler(graph, [2, 2])
+    expected = sampler.sample(seeds, generator()).nodes
+    assert torch.equal(sampler.sample(seeds.int(), generator()).nodes, expected)
+
+    def interrupt(*_args, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("edgewise.app.train.neighbours.sample_edges", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            sampler.sample(torch.arange(20), generator())
+    assert torch.equal(sampler.sample(seeds, generator()).nodes, expected)
+
+
 def test_samples_of_a_typed_graph_have_its_types():
     a, b = torch.randint(10, (2, 40)), torch.randint(10, (2, 30))
     graph = graphs.typed({("x", "a", "y"): a, ("y", "b", "x"): b}, {"x": 10, "y": 10})

@@ -65,6 +65,28 @@ def test_edges_are_those_of_memory(folder, form, directed, monkeypatch):
     assert torch.equal(edges_of(folder, directed=directed), expected)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("target,source\n1,0\n", [[0], [1]]),
+        ("id,src,dst\n7,0,1\n", [[0], [1]]),
+        ("a,b\n0,1\n", [[0], [1]]),
+    ],
+)
+def test_columns_are_found_by_name(folder, text, expected):
+    (folder / "edge_index.npy").unlink()
+    (folder / "edges.csv").write_text(text)
+    assert edges_of(folder, directed=True).tolist() == expected
+
+
+@pytest.mark.parametrize(("text", "got"), [("0,1\n2,3\n", "0, 1"), ("a,b,c\n0,1,2\n", "a, b, c")])
+def test_columns_without_names_are_refused(folder, text, got):
+    (folder / "edge_index.npy").unlink()
+    (folder / "edges.csv").write_text(text)
+    with refused(str(folder / "edges.csv"), expected="column", got=got, remedy="source"):
+        edges_of(folder)
+
+
 def test_edges_are_sorted_once_and_again_when_they_change(folder, monkeypatch):
     before = edges_of(folder)
     with monkeypatch.context() as patch:
@@ -125,6 +147,9 @@ def test_from_training_to_reasons(folder, tmp_path):
     assert case.score().item() == pytest.approx(math.log(chance / (1 - chance)), abs=1e-4)
     assert case.answer == answers[0]["label"]
     assert "expected a node from 0 to 299" in answers[2]["error"]
+    np.save(folder / "x.npy", np.zeros((NODES, WIDTH + 1)))
+    with pytest.raises(EdgewiseError, match=r"expected shape \[300, 4\], as in training"):
+        edgewise.load(tmp_path / "run")
     (folder / "x.npy").unlink()
     with pytest.raises(EdgewiseError, match=r"x\.npy: no such file"):
         edgewise.load(tmp_path / "run")
@@ -152,6 +177,7 @@ def test_a_broken_run_goes_on_in_the_same_samples(folder, tmp_path, monkeypatch)
         ("y", np.zeros(NODES), "expected integers: classes from 0"),
         ("y", np.zeros(NODES, dtype=int), "classes up to 0"),
         ("y", np.arange(NODES - 1), r"y.npy \[299\]"),
+        ("y", np.zeros(NODES, dtype=np.uint16), "classes up to 0"),
         ("x", np.full((NODES, 2), np.nan), "NaN or infinity"),
         ("x", np.array([object()] * NODES), "array of numbers"),
         ("train_mask", np.ones(5), "one value for each of 300 nodes"),

@@ -61,12 +61,14 @@ class NodeArrays(Data):
     and a target column), and optionally ``train_mask.npy``, ``val_mask.npy`` and ``test_mask.npy``
     ``[N]``. Nodes are numbered from 0. The edges are sorted once, into a subfolder. Training
     samples neighbourhoods; validation, test and predictions use all edges of ``len(fanouts)``
-    steps. Memory holds a few numbers per node, and the features of the nodes of a batch.
+    steps, which gives the outputs on the whole graph, except for models that divide by degrees of
+    sources, such as GCN. Memory holds a few numbers per node, and the features of the nodes of a
+    batch.
 
     Attributes:
         path: the folder.
-        fanouts: maximum numbers of edges into a node that training samples, one for each layer of
-            the model.
+        fanouts: maximum numbers of edges into a node that training samples, one for each layer;
+            the model has as many layers.
         batch_size: number of nodes of a batch whose classes are predicted.
         directed: whether edges are directed, so that only the destination attends to the source.
         val, test: fractions of the labelled nodes, for a folder without masks.
@@ -78,7 +80,7 @@ class NodeArrays(Data):
         {'in_width': 100, 'out_width': 47}
     """
 
-    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width")
+    provides: ClassVar[tuple[str, ...]] = ("in_width", "out_width", "depth")
 
     path: str = ""
     fanouts: tuple[int, ...] = (10, 10)
@@ -122,7 +124,7 @@ class NodeArrays(Data):
             )
 
         return Splits(
-            {"in_width": x.shape[1], "out_width": classes},
+            {"in_width": x.shape[1], "out_width": classes, "depth": len(self.fanouts)},
             SampledSplit.of(sampled, len(nodes["train"]), self.batch_size),
             evaluated("val"),
             evaluated("test"),
@@ -164,10 +166,9 @@ class NodeArrays(Data):
                     )
             splits = {name: labelled[mask[labelled].bool()] for name, mask in masks.items()}
         else:
-            held = hold_out(
-                y[labelled].tolist(), val=self.val, test=self.test, seed=self.split_seed
-            )
-            splits = {name: labelled[index] for name, index in held.items()}
+            keys = y[labelled].tolist()
+            indices = hold_out(keys, val=self.val, test=self.test, seed=self.split_seed)
+            splits = {name: labelled[index] for name, index in indices.items()}
         check_splits(**splits)
         return splits
 
@@ -181,15 +182,15 @@ def _batch(graph: ArrayGraph, y: Tensor, seeds: Tensor, generator: Generator) ->
 
 
 def _check_shapes(folder: Path, x: Tensor, y: Tensor) -> None:
-    if x.dim() != 2 or y.shape != x.shape[:1]:
+    if x.dim() != 2 or y.shape != x.shape[:1] or not len(x):
         raise unreadable(
             folder,
             expected="features x.npy [N, F] and classes y.npy [N]",
             got=f"x.npy {list(x.shape)} and y.npy {list(y.shape)}",
             remedy="save one row of x.npy and one class of y.npy for each node",
         )
-    if y.is_floating_point() or int(y.max()) < 1:
-        got = str(y.dtype) if y.is_floating_point() else f"classes up to {int(y.max())}"
+    if y.is_floating_point() or int(y.long().max()) < 1:
+        got = str(y.dtype) if y.is_floating_point() else f"classes up to {int(y.long().max())}"
         raise unreadable(
             folder / "y.npy",
             expected="integers: classes from 0, at least two, and -1 for an unknown class",
@@ -209,6 +210,14 @@ class ArrayNodes(Predictor):
         assert isinstance(self.recipe.data, NodeArrays)
         standard = Standardisation.read({name: values[name] for name in ("mean", "std")})
         self.graph = self.recipe.data.open(standard).all_neighbours()
+        trained, shape = [values["nodes"], len(standard.mean)], list(self.graph.x.shape)
+        if shape != trained:
+            raise unreadable(
+                Path(self.recipe.data.path) / "x.npy",
+                expected=f"shape {trained}, as in training",
+                got=f"shape {shape}",
+                remedy="restore the folder, or train again",
+            )
 
     def columns(self) -> tuple[str, ...]:
         return ("node",)

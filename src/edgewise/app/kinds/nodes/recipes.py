@@ -156,7 +156,7 @@ nodes_on_disk = replace(
     nodes,
     name="nodes-on-disk",
     summary="GraphSAGE on a graph that does not fit in memory: --data.path with arrays on disk",
-    model=partial(models.graphsage, width=64, depth=2),
+    model=partial(models.graphsage, width=64),
     data=NodeArrays(),
     trainer=TrainerSettings(epochs=5, monitor="val/loss", mode="min"),
 )
