@@ -41,6 +41,9 @@ from tests.engines.checks import check_case, check_threads
 from tests.graphs import algebra
 from tests.graphs.specification import PATTERNS, REPRESENTATIVES, Spec
 
+# TorchDynamo reads it of every tensor, and warns again after another test has reset it.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
 
 @pytest.fixture(autouse=True)
 def _poisoned_memory() -> Iterator[None]:
