@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Unpack
 
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import AttendOptions, NodeLayout, checked_call
-from edgewise.attention.biases import OffsetBias, Offsets, Projected
+from edgewise.attention.biases import OffsetBias, Offsets, Projected, TableBias
 from edgewise.attention.checks import in_autocast_dtype
+from edgewise.attention.normalisers import Entmax
+from edgewise.attention.scores import Additive
 from edgewise.distributed.exchange import check_agreement, gather_objects
 from edgewise.engines.call import of_edges
 from edgewise.graphs import Graph, Pattern
@@ -372,3 +376,29 @@ def _facts(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Any]:
         # Gradients are exchanged only if all processes need them.
         facts[f"requires_grad of {name}"] = x.requires_grad
     return facts
+
+
+def map_tensors(option: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Return an option of ``attend`` with each of its tensors replaced by a function of it."""
+    if isinstance(option, Tensor):
+        return function(option)
+    if isinstance(option, nn.Module):
+        parameters = {name: function(x) for name, x in option.named_parameters()}
+        return lambda query, key: functional_call(option, parameters, (query, key))
+    if isinstance(option, TableBias | Projected | Additive | Entmax):
+        tensors = {name: x for name, x in vars(option).items() if isinstance(x, Tensor)}
+        option = copy(option)
+        vars(option).update({name: function(x) for name, x in tensors.items()})
+    return option
+
+
+def trainable(option: Any) -> list[Tensor]:
+    """Return the tensors of an option of ``attend`` that require gradients."""
+    tensors: list[Tensor] = []
+
+    def append(x: Tensor) -> Tensor:
+        tensors.append(x)
+        return x
+
+    map_tensors(option, append)
+    return [x for x in tensors if x.requires_grad]
