@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import AttendOptions, NodeLayout, checked_call
+from edgewise.attention.attend import AttendOptions, NodeLayout, check_nodes, checked_call
 from edgewise.attention.biases import OffsetBias, Offsets, Projected, TableBias
 from edgewise.attention.checks import in_autocast_dtype
 from edgewise.attention.normalisers import Entmax
@@ -176,17 +176,18 @@ class Partition(Pattern, ABC):
         **options: Unpack[AttendOptions],
     ) -> Tensor:
         """Compute attention over the graph; :func:`edgewise.distributed.attend` describes it."""
-        if layout == "HND":
-            query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
-        if not query.dtype == key.dtype == value.dtype:
-            query, key, value = in_autocast_dtype(query, key, value)
         error, local = None, dict[str, Any](options)
         try:
+            check_nodes(query=query, key=key, value=value)
+            if layout == "HND":
+                query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
+            if not query.dtype == key.dtype == value.dtype:
+                query, key, value = in_autocast_dtype(query, key, value)
             local = self._local_options(local)
             self._check(query, key, value, local)
         except ArgumentError as invalid:
             error = invalid
-        facts = {} if error else _facts(query, key, value)
+        facts = {} if error else _facts(query, key, value, local)
         check_agreement(facts, error, self.group, query.device)
         out = self._attend(query, key, value, engine, local)
         return out.transpose(-3, -2) if layout == "HND" else out
@@ -236,9 +237,6 @@ class Partition(Pattern, ABC):
             ("key", key, self.sources, graph.num_sources),
             ("value", value, self.sources, graph.num_sources),
         ):
-            if x.dim() < 3:
-                nodes.append(x)
-                continue
             if x.shape[-3] != rows.stop - rows.start:
                 raise ArgumentError(
                     name,
@@ -367,7 +365,7 @@ def slice_of(sizes: Sequence[int], rank: int) -> slice:
     return slice(first, first + sizes[rank])
 
 
-def _facts(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Any]:
+def _facts(query: Tensor, key: Tensor, value: Tensor, options: Any) -> dict[str, Any]:
     """Return what must be the same in the calls of all processes."""
     facts: dict[str, Any] = {"dtype": query.dtype}
     for name, x in (("query", query), ("key", key), ("value", value)):
@@ -375,6 +373,8 @@ def _facts(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Any]:
         facts[f"heads of {name}"], facts[f"width of {name}"] = x.shape[-2:]
         # Gradients are exchanged only if all processes need them.
         facts[f"requires_grad of {name}"] = x.requires_grad
+    for name in (*EDGE_TERMS, "score", "normaliser"):
+        facts[f"requires_grad of {name}"] = bool(trainable(options.get(name)))
     return facts
 
 
