@@ -19,8 +19,8 @@ Counts = Sequence[int]
 """Number of rows for, or from, each process."""
 
 LOST = re.compile(
-    r"connection (closed|reset|refused|was)|broken pipe|socket closed|timed? ?out|network is|"
-    r"application timeout",
+    r"connection (closed|reset|refused)|connectfullmesh|broken pipe|socket closed|read error|"
+    r"timed? ?out|unreachable",
     re.IGNORECASE,
 )
 """Messages of gloo and of the operating system about a process that has ended or is late."""
