@@ -162,3 +162,39 @@ def one_process() -> float:
 
 def test_a_group_of_one_process(two: Processes) -> None:
     assert max(two.results(one_process)) < 1e-6
+
+
+class Distance(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.rand(8, dtype=torch.double))
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return -((query - key).square() * self.scale).sum(-1)
+
+
+def gradients_of_dependent_options(way: Any) -> list[torch.Tensor]:
+    graph = graphs.complete().bind(5, 10)
+    query, key, value = nodes(5, dtype=torch.double)
+    edge = torch.randn(graph.num_edges, 4, 8, dtype=torch.double, requires_grad=True)
+    score = Distance()
+    options: dict[str, Any] = {
+        "bias": query.square().sum(-1)[graph.target] + score.scale.mean(),
+        "gain": edge.square().sum(-1),
+        "edge_key": edge,
+        "edge_value": edge,
+    }
+    divided = distributed.partition(graph, 5, by=way, is_local=True)
+    out = divided.attend(query, key, value, score=score, **options)
+    inputs = [query, key, value, edge, score.scale]
+    return list(torch.autograd.grad(out.square().sum(), inputs))
+
+
+def differences_from_a_halo() -> list[float]:
+    halo, ring = (gradients_of_dependent_options(way) for way in ("halo", "ring"))
+    return [largest(a - b) / largest(a) for a, b in zip(halo, ring, strict=True)]
+
+
+def test_options_of_a_ring_may_be_the_same_tensor_or_depend_on_others(two: Processes) -> None:
+    for differences in two.results(differences_from_a_halo):
+        assert max(differences) < 1e-13, differences

@@ -14,7 +14,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from edgewise import ArgumentError, Graph, distributed, graphs
+from edgewise import Additive, ArgumentError, Graph, distributed, graphs
+from edgewise.distributed.exchange import all_to_all, communicating, sendable
 from tests.distributed.processes import Processes
 from tests.errors import refused
 
@@ -40,6 +41,22 @@ def other_dtype() -> None:
 def other_gradient() -> None:
     query, key, value = nodes()
     distributed.attend(query.requires_grad_(on_second(False, True)), key, value, graphs.window(1))
+
+
+def bias_with_a_gradient_on_one() -> None:
+    bias = torch.randn(34, 2, requires_grad=on_second(False, True))
+    distributed.attend(*nodes(), graphs.window(1), by="ring", bias=bias)
+
+
+def score_with_a_gradient_on_one() -> None:
+    score = Additive(weight=torch.randn(2, 4, requires_grad=on_second(False, True)))
+    distributed.attend(*nodes(), graphs.window(1), by="heads", score=score)
+
+
+def nodes_without_heads_on_one() -> None:
+    divided = distributed.partition(graphs.window(1), 6)
+    heads_first = [x.transpose(0, 1) for x in nodes()]
+    divided.attend(*on_second(heads_first, [x[0] for x in heads_first]), layout="HND")
 
 
 def other_pattern() -> None:
@@ -107,6 +124,9 @@ def ring_of_a_function() -> None:
             other_gradient,
             r"`requires_grad of query`.* got False on process 0 and True on process 1",
         ),
+        (bias_with_a_gradient_on_one, r"`requires_grad of bias`.* True on process 1"),
+        (score_with_a_gradient_on_one, r"`requires_grad of score`.* True on process 1"),
+        (nodes_without_heads_on_one, r"`query`: expected floats.*, on process 1"),
         (other_pattern, r"`graph`.* got window\(1\) on process 0 and window\(2\) on process 1"),
         (other_edges, r"`graph`.* 2 edges>, checksums of edges .* on process 1"),
         (local_pattern, r"`graph`: expected .* got the pattern causal"),
@@ -199,3 +219,30 @@ def test_a_process_that_does_not_answer_ends_the_others(two: Processes) -> None:
     error, _ = two.run(answer_late)
     assert isinstance(error, distributed.ProcessError)
     assert "does not answer" in str(error)
+
+
+def send_from_the_cpu_in_a_group_of_gpus() -> None:
+    group = dist.new_group(backend="cuda:gloo")
+    with pytest.raises(RuntimeError, match="No backend type associated") as raised:
+        all_to_all(torch.ones(2, 3), [1, 1], [1, 1], group)
+    assert not isinstance(raised.value, distributed.ProcessError)
+
+
+def test_other_errors_are_unchanged(two: Processes) -> None:
+    two.results(send_from_the_cpu_in_a_group_of_gpus)
+    with pytest.raises(torch.OutOfMemoryError, match="no memory"), communicating():
+        raise torch.OutOfMemoryError("no memory")
+    with pytest.raises(distributed.ProcessError, match="NCCL"), communicating():
+        raise dist.DistBackendError("NCCL error")
+
+
+def devices_of_sent_indices() -> list[str]:
+    index = torch.arange(3)
+    groups = [
+        dist.new_group(backend=f"{device}:gloo") for device in ("cpu", "meta", "meta:gloo,cpu")
+    ]
+    return [sendable(index, group).device.type for group in groups]
+
+
+def test_indices_are_sent_from_a_device_of_the_group(two: Processes) -> None:
+    assert two.results(devices_of_sent_indices) == [["cpu", "meta", "cpu"]] * 2

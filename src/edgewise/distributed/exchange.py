@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,13 @@ from edgewise._utils.errors import ArgumentError, ProcessError
 Counts = Sequence[int]
 """Number of rows for, or from, each process."""
 
+LOST = re.compile(
+    r"connection (closed|reset|refused)|connectfullmesh|broken pipe|socket closed|read error|"
+    r"timed? ?out|unreachable",
+    re.IGNORECASE,
+)
+"""Messages of gloo and of the operating system about a process that has ended or is late."""
+
 
 @contextmanager
 def communicating() -> Iterator[None]:
@@ -24,6 +32,9 @@ def communicating() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        # gloo raises plain RuntimeErrors; others, such as a lack of memory, are of this process.
+        if not (isinstance(error, dist.DistError) or LOST.search(str(error))):
+            raise
         reason = str(error).split(". This is typically", 1)[0]
         raise ProcessError(
             f"another process has ended or does not answer ({reason}). Remedy: read the error of "
@@ -90,6 +101,13 @@ def as_rows(x: Tensor) -> Tensor:
 def as_nodes(rows: Tensor, like: Tensor) -> Tensor:
     """Undo :func:`as_rows` for any number of rows; ``like`` has the other sizes."""
     return rows.view(len(rows), *like.shape[:-3], *like.shape[-2:]).movedim(0, -3)
+
+
+def sendable(x: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """Return a tensor on its device if the group can send it from there, or else on another."""
+    # For example "cpu:gloo,cuda:nccl".
+    devices = [pair.split(":")[0] for pair in dist.get_backend_config(group).split(",")]
+    return x if x.device.type in devices else x.to(devices[0])
 
 
 def gather_objects(value: Any, group: dist.ProcessGroup) -> list[Any]:

@@ -16,6 +16,7 @@ from edgewise.distributed.exchange import (
     communicating,
     gather,
     gather_objects,
+    sendable,
 )
 from edgewise.distributed.partitions import TargetPartition
 from edgewise.graphs import Graph
@@ -42,11 +43,10 @@ class HaloPartition(TargetPartition):
         # Row r of the matrix: the number of rows that process r needs from each process.
         self._counts: list[list[int]] = gather_objects(self._receive, self.group)
         self._send = [counts[self.rank] for counts in self._counts]
-        requested = self._needed.new_empty(sum(self._send))
+        needed = sendable(self._needed, group=self.group)
+        requested = needed.new_empty(sum(self._send))
         with communicating():
-            dist.all_to_all_single(
-                requested, self._needed, self._send, self._receive, group=self.group
-            )
+            dist.all_to_all_single(requested, needed, self._send, self._receive, group=self.group)
         self._rows = (requested - self.sources.start).split(self._send)
         self._gather_work(self._rows, self._needed)
 

@@ -67,8 +67,9 @@ class HeadPartition(Partition):
             self._to_heads(value, self.source_sizes),
         )
         count = heads // self.world_size
-        chosen = slice(self.rank * count, (self.rank + 1) * count)
-        out = attend(*head_slices, self.graph, engine=engine, **_of_heads(options, chosen, heads))
+        local_heads = slice(self.rank * count, (self.rank + 1) * count)
+        local_options = _of_heads(options, local_heads, heads)
+        out = attend(*head_slices, self.graph, engine=engine, **local_options)
         return self._to_nodes(out)
 
     def _to_heads(self, x: Tensor, sizes: Sequence[int]) -> Tensor:

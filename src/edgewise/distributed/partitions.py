@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Unpack
 
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.attention.attend import AttendOptions, NodeLayout, checked_call
-from edgewise.attention.biases import OffsetBias, Offsets, Projected
+from edgewise.attention.attend import AttendOptions, NodeLayout, check_nodes, checked_call
+from edgewise.attention.biases import OffsetBias, Offsets, Projected, TableBias
 from edgewise.attention.checks import in_autocast_dtype
+from edgewise.attention.normalisers import Entmax
+from edgewise.attention.scores import Additive
 from edgewise.distributed.exchange import check_agreement, gather_objects
 from edgewise.engines.call import of_edges
 from edgewise.graphs import Graph, Pattern
@@ -172,17 +176,18 @@ class Partition(Pattern, ABC):
         **options: Unpack[AttendOptions],
     ) -> Tensor:
         """Compute attention over the graph; :func:`edgewise.distributed.attend` describes it."""
-        if layout == "HND":
-            query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
-        if not query.dtype == key.dtype == value.dtype:
-            query, key, value = in_autocast_dtype(query, key, value)
         error, local = None, dict[str, Any](options)
         try:
+            check_nodes(query=query, key=key, value=value)
+            if layout == "HND":
+                query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
+            if not query.dtype == key.dtype == value.dtype:
+                query, key, value = in_autocast_dtype(query, key, value)
             local = self._local_options(local)
             self._check(query, key, value, local)
         except ArgumentError as invalid:
             error = invalid
-        facts = {} if error else _facts(query, key, value)
+        facts = {} if error else _facts(query, key, value, local)
         check_agreement(facts, error, self.group, query.device)
         out = self._attend(query, key, value, engine, local)
         return out.transpose(-3, -2) if layout == "HND" else out
@@ -232,9 +237,6 @@ class Partition(Pattern, ABC):
             ("key", key, self.sources, graph.num_sources),
             ("value", value, self.sources, graph.num_sources),
         ):
-            if x.dim() < 3:
-                nodes.append(x)
-                continue
             if x.shape[-3] != rows.stop - rows.start:
                 raise ArgumentError(
                     name,
@@ -363,7 +365,7 @@ def slice_of(sizes: Sequence[int], rank: int) -> slice:
     return slice(first, first + sizes[rank])
 
 
-def _facts(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Any]:
+def _facts(query: Tensor, key: Tensor, value: Tensor, options: Any) -> dict[str, Any]:
     """Return what must be the same in the calls of all processes."""
     facts: dict[str, Any] = {"dtype": query.dtype}
     for name, x in (("query", query), ("key", key), ("value", value)):
@@ -371,4 +373,32 @@ def _facts(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Any]:
         facts[f"heads of {name}"], facts[f"width of {name}"] = x.shape[-2:]
         # Gradients are exchanged only if all processes need them.
         facts[f"requires_grad of {name}"] = x.requires_grad
+    for name in (*EDGE_TERMS, "score", "normaliser"):
+        facts[f"requires_grad of {name}"] = bool(trainable(options.get(name)))
     return facts
+
+
+def map_tensors(option: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Return an option of ``attend`` with each of its tensors replaced by a function of it."""
+    if isinstance(option, Tensor):
+        return function(option)
+    if isinstance(option, nn.Module):
+        parameters = {name: function(x) for name, x in option.named_parameters()}
+        return lambda query, key: functional_call(option, parameters, (query, key))
+    if isinstance(option, TableBias | Projected | Additive | Entmax):
+        tensors = {name: x for name, x in vars(option).items() if isinstance(x, Tensor)}
+        option = copy(option)
+        vars(option).update({name: function(x) for name, x in tensors.items()})
+    return option
+
+
+def trainable(option: Any) -> list[Tensor]:
+    """Return the tensors of an option of ``attend`` that require gradients."""
+    tensors: list[Tensor] = []
+
+    def append(x: Tensor) -> Tensor:
+        tensors.append(x)
+        return x
+
+    map_tensors(option, append)
+    return [x for x in tensors if x.requires_grad]

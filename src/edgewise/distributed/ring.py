@@ -19,10 +19,15 @@ from torch.autograd.function import once_differentiable
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import attend_with_lse
-from edgewise.attention.biases import Projected, TableBias
 from edgewise.attention.scores import Additive, Dot
 from edgewise.distributed.exchange import as_nodes, as_rows, communicating
-from edgewise.distributed.partitions import EDGE_TERMS, Selected, TargetPartition, slice_of
+from edgewise.distributed.partitions import (
+    Selected,
+    TargetPartition,
+    map_tensors,
+    slice_of,
+    trainable,
+)
 from edgewise.engines.merge import merge_attention
 from edgewise.graphs import Graph
 from edgewise.graphs.slices import edges_of_sources, slice_sources
@@ -68,16 +73,26 @@ class RingPartition(TargetPartition):
         key_like, value_like = (x.detach()[..., :0, :, :] for x in (key, value))
         key_width = rows.shape[1] - math.prod((*value.shape[:-3], *value.shape[-2:]))
 
-        def attend_to(owner: int, query: Tensor, rows: Tensor) -> tuple[Tensor, Tensor] | None:
+        tensors = list(
+            {id(x): x for option in options.values() for x in trainable(option)}.values()
+        )
+
+        def attend_to(
+            owner: int, query: Tensor, rows: Tensor, *copies: Tensor
+        ) -> tuple[Tensor, Tensor] | None:
             graph = self._graphs[owner].to(query.device)
             if not graph.num_edges and owner != self.rank:
                 return None
             key_rows, value_rows = rows.tensor_split([key_width], dim=1)
             key, value = as_nodes(key_rows, key_like), as_nodes(value_rows, value_like)
-            local = self._block_options(options, owner, graph)
+            by_id = {id(x): copy for x, copy in zip(tensors, copies, strict=True)}
+            copied = {
+                name: map_tensors(option, lambda x: by_id.get(id(x), x))
+                for name, option in options.items()
+            }
+            local = self._block_options(copied, owner, graph)
             return attend_with_lse(query, key, value, graph, engine=engine, **local)
 
-        tensors = _differentiable(options)
         out: Tensor = _Ring.apply(self, attend_to, query, rows, *tensors)  # type: ignore[no-untyped-call]
         return out
 
@@ -151,7 +166,7 @@ class _Ring(Function):
     def forward(
         ctx: Any,
         partition: RingPartition,
-        attend_to: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor] | None],
+        attend_to: Callable[..., tuple[Tensor, Tensor] | None],
         query: Tensor,
         rows: Tensor,
         *tensors: Tensor,
@@ -159,7 +174,7 @@ class _Ring(Function):
         ctx.random_state = torch.get_rng_state()
         merged = None
         for owner, block in partition.blocks(rows):
-            output = attend_to(owner, query, block)
+            output = attend_to(owner, query, block, *tensors)
             if output is not None:
                 # Outputs of 16 bits are merged in 32.
                 output = output[0].to(output[1].dtype), output[1]
@@ -177,7 +192,10 @@ class _Ring(Function):
         partition: RingPartition = ctx.partition
         grad = grad.to(lse.dtype)
         expected = (grad * out).sum(-1)
-        inputs = [x for x in (query, *tensors) if x.requires_grad]
+        # An option may depend on another, or on the query: each has its own gradient, as autograd
+        # adds those of the dependence later.
+        copies = [x.detach().requires_grad_(x.requires_grad) for x in (query, *tensors)]
+        inputs = [x for x in copies if x.requires_grad]
         totals: list[Tensor | None] = [None] * len(inputs)
         travelling = None
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
@@ -185,7 +203,7 @@ class _Ring(Function):
             for owner, block in partition.blocks(rows.detach()):
                 block_grad = block.new_zeros(block.shape, dtype=lse.dtype)
                 leaf = block.detach().requires_grad_()
-                output = ctx.attend_to(owner, query, leaf)
+                output = ctx.attend_to(owner, copies[0], leaf, *copies[1:])
                 if output is not None:
                     # d out / d out_p = w and d out / d lse_p = w (out_p - out), with the weight
                     # w = exp(lse_p - lse) of block p.
@@ -206,19 +224,5 @@ class _Ring(Function):
         assert travelling is not None
         rows_grad = partition.wait(*travelling).to(rows.dtype)
         by_input = iter(totals)
-        gradients = [next(by_input) if x.requires_grad else None for x in (query, *tensors)]
+        gradients = [next(by_input) if x.requires_grad else None for x in copies]
         return None, None, gradients[0], rows_grad, *gradients[1:]
-
-
-def _differentiable(options: dict[str, Any]) -> list[Tensor]:
-    """Return the tensors of edge terms and score that require gradients."""
-    tensors: list[Any] = []
-    for name in (*EDGE_TERMS, "score"):
-        value = options.get(name)
-        if isinstance(value, nn.Module):
-            tensors.extend(value.parameters())
-        elif isinstance(value, TableBias | Projected | Additive):
-            tensors.extend(vars(value).values())
-        else:
-            tensors.append(value)
-    return [x for x in tensors if isinstance(x, Tensor) and x.requires_grad]
