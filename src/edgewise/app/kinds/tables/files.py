@@ -47,15 +47,17 @@ def read_database(path: str, argument: str = "data.path") -> Database:
         if not is_sqlite:
             return _read_sql(path, path, argument)
         database = path.partition("://")[2].removeprefix("/").partition("?")[0]
-        is_uri = database.startswith("file:")
-        path = unquote(database.removeprefix("file:")) if is_uri else database
+        path = unquote(database.removeprefix("file:"))
     file = Path(path).expanduser()
     if is_sqlite or file.suffix.lower() in SQLITE:
         if not file.is_file():
             raise MissingDataError(f"{file}: no such file. Remedy: give an existing database.")
         # Otherwise SQLite could write to the file.
-        uri = f"sqlite:///file:{quote(file.resolve().as_posix())}?mode=ro&uri=true"
-        return _read_sql(uri, file.name, argument)
+        database = f"file:{quote(file.resolve().as_posix())}"
+        url = require("sqlalchemy", extra="sql", purpose=PURPOSE).URL.create(
+            "sqlite", database=database, query={"mode": "ro", "uri": "true"}
+        )
+        return _read_sql(url, file.name, argument)
     return _read_folder(file, argument)
 
 
@@ -115,7 +117,7 @@ def _some(tables: dict[str, Table], source: str, argument: str) -> dict[str, Tab
     return tables
 
 
-def _read_sql(url: str, name: str, argument: str) -> Database:
+def _read_sql(url: Any, name: str, argument: str) -> Database:
     """Read all tables, with the keys that the database declares. Keys of several columns are
     ignored.
     """
