@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.dates import DIGITS, EPOCH, FORMATS, moments, parse_dates
+from edgewise.app.files.frames import pandas_for
 from edgewise.app.files.reading import log
-from edgewise.app.files.table import Table, as_number, is_missing
+from edgewise.app.files.table import Table, as_numbers, is_missing
 from edgewise.app.kinds.tables.keys import Keys, holds_dates, without_fraction
 
 Numbers = NDArray[np.float64]
@@ -114,21 +115,24 @@ def numbers_of(table: Table, column: Column) -> Numbers:
         cells = table.numbers(f"{column.table}.{column.name}", [column.name], allow_missing=True)
         return cells[:, 0].numpy()
     if column.type == "date":
-        cells = table.columns[column.name]
-        present = [row for row, cell in enumerate(cells) if not is_missing(cell)]
+        texts = table.columns[column.name]
+        present = [row for row, text in enumerate(texts) if not is_missing(text)]
         if present:
-            numbers[present] = _seconds(table.only(present), column)
+            numbers[present] = _seconds(table, column, present)
     return numbers
 
 
-def _seconds(table: Table, column: Column) -> Numbers:
+def _seconds(table: Table, column: Column, rows: Sequence[int]) -> Numbers:
     """Return dates as seconds since 1970; if all cells are numbers but not dates, the numbers."""
-    texts = [without_fraction(cell) for cell in table.columns[column.name]]
-    is_number = ~np.isnan(np.array([as_number(text) for text in texts]))
+    cells = table.columns[column.name]
+    texts = [without_fraction(cells[row]) for row in rows]
+    series = pandas_for("reading dates").Series(texts, dtype=str)
+    numbers: Numbers = as_numbers(series, table.delimiter).to_numpy()
+    is_number = ~np.isnan(numbers)
     if is_number.all():
-        return next(_readings(texts, DIGITS), np.array(texts, dtype=np.float64))
+        return next(_readings(texts, DIGITS), numbers)
     if is_number.any():
-        date, number = int(np.argmin(is_number)), int(np.argmax(is_number))
+        date, number = rows[np.argmin(is_number)], rows[np.argmax(is_number)]
         got = f"{table.cell(column.name, date)}, and the number {table.cell(column.name, number)}"
     else:
         seconds = moments(texts)
@@ -137,7 +141,7 @@ def _seconds(table: Table, column: Column) -> Numbers:
         readings = {tuple(dates): dates for dates in _readings(texts, FORMATS)}
         if len(readings) == 1:  # Another format than ISO 8601.
             return next(iter(readings.values()))
-        row = 0 if readings else int(np.argmax(np.isnan(seconds)))
+        row = rows[0 if readings else np.argmax(np.isnan(seconds))]
         got = table.cell(column.name, row) + ", which fits several formats" * bool(readings)
     raise ArgumentError(
         f"{column.table}.{column.name}",

@@ -159,11 +159,15 @@ def _named_foreign(
 
 def _declared_foreign(database: Database, primary: Mapping[str, str]) -> Iterator[ForeignKey]:
     """Yield the declared keys that refer to primary keys; log the others."""
+    # SQLite does not distinguish the case of names.
+    lowered = {(name.lower(), column.lower()): name for name, column in primary.items()}
     for (name, column), (parent, parent_column) in database.foreign.items():
         if name not in database.tables or column not in database.tables[name].columns:
             continue
         if primary.get(parent) == parent_column:
             yield ForeignKey(name, column, parent)
+        elif (table := lowered.get((parent.lower(), parent_column.lower()))) is not None:
+            yield ForeignKey(name, column, table)
         else:
             log.info(
                 f"{name}.{column}: refers to {parent}.{parent_column}, which is not the primary "
