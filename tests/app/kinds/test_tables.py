@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gc
 import random
 import shutil
 import sqlite3
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -589,7 +591,7 @@ def test_joined_features_are_those_of_visible_parents(tmp_path: Path) -> None:
     """A person recommended by someone who was asked later does not see this person."""
 
     def recommended(cells: list[str]) -> list[str]:
-        return ["", "n0", *[""] * 12, "n16", *[""] * (len(cells) - 15)]
+        return ["", "n0", "n5", *[""] * 11, "n16", *[""] * (len(cells) - 15)]
 
     splits = data(write(tmp_path, changed("people", "by_person_id", recommended))).load()
     database = splits.train.make(torch.arange(1)).database
@@ -597,3 +599,8 @@ def test_joined_features_are_those_of_visible_parents(tmp_path: Path) -> None:
     batch = RelationalBatch((), torch.empty(0), database=database, rows=rows)
     parents = joined_features(batch)[:, 3:5]
     np.testing.assert_array_equal(parents, [[20, 24 * 3600], [36, 13 * 24 * 3600], [np.nan] * 2])
+    # The cached arrays do not keep the database in memory.
+    reference = weakref.ref(database)
+    del splits, database, batch
+    gc.collect()
+    assert reference() is None

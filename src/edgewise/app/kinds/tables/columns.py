@@ -132,7 +132,7 @@ def _seconds(table: Table, column: Column, rows: Sequence[int]) -> Numbers:
     if is_number.all():
         return next(_readings(texts, DIGITS), numbers)
     if is_number.any():
-        date, number = rows[np.argmin(is_number)], rows[np.argmax(is_number)]
+        date, number = (rows[int(at(is_number))] for at in (np.argmin, np.argmax))
         got = f"{table.cell(column.name, date)}, and the number {table.cell(column.name, number)}"
     else:
         seconds = moments(texts)
@@ -141,7 +141,7 @@ def _seconds(table: Table, column: Column, rows: Sequence[int]) -> Numbers:
         readings = {tuple(dates): dates for dates in _readings(texts, FORMATS)}
         if len(readings) == 1:  # Another format than ISO 8601.
             return next(iter(readings.values()))
-        row = rows[0 if readings else np.argmax(np.isnan(seconds))]
+        row = rows[0 if readings else int(np.argmax(np.isnan(seconds)))]
         got = table.cell(column.name, row) + ", which fits several formats" * bool(readings)
     raise ArgumentError(
         f"{column.table}.{column.name}",
