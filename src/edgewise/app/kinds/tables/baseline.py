@@ -144,14 +144,14 @@ def _aggregates(values: Numbers, index: Integers, count: int) -> Iterator[Number
     rows; NaN without rows.
     """
     yield np.bincount(index, minlength=count)[:, None].astype(np.float64)
-    known = ~np.isnan(values)
+    is_present = ~np.isnan(values)
     for_row = np.zeros((3, count, values.shape[1]))
     for_row[1], for_row[2] = np.inf, -np.inf
     number = np.zeros((count, values.shape[1]))
-    np.add.at(number, index, known)
-    np.add.at(for_row[0], index, np.where(known, values, 0))
-    np.minimum.at(for_row[1], index, np.where(known, values, np.inf))
-    np.maximum.at(for_row[2], index, np.where(known, values, -np.inf))
+    np.add.at(number, index, is_present)
+    np.add.at(for_row[0], index, np.where(is_present, values, 0))
+    np.minimum.at(for_row[1], index, np.where(is_present, values, np.inf))
+    np.maximum.at(for_row[2], index, np.where(is_present, values, -np.inf))
     for_row[0] /= np.maximum(number, 1)
     for_row[:, number == 0] = np.nan
     yield from for_row
