@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gc
 import random
 import shutil
 import sqlite3
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +83,7 @@ def first(batch: RelationalBatch) -> list[str]:
     """Return the names of the cells of the first example."""
     assert batch.database is not None
     row = batch.rows[:1]
-    cells = batch.database.batch(row, hops=2, most=16, cells=256)
+    cells = batch.database.batch(row, hops=2, max_children=16, cells=256)
     return batch.database.cell_names(cells)
 
 
@@ -143,7 +145,7 @@ def test_the_visible_rows_are_near_and_not_later(tmp_path: Path) -> None:
     batch = splits.train.make(torch.arange(27))
     database = batch.database
     rows = database.rows
-    cells = database.batch(batch.rows, hops=2, most=16, cells=256)
+    cells = database.batch(batch.rows, hops=2, max_children=16, cells=256)
     example = torch.arange(27).repeat_interleave(cells.sizes).numpy()
     assert (rows.time[cells.row] <= database.cutoff(batch.rows)[example]).all()
     names = database.cell_names(database.batch(rows.first["people"] + np.array([4]), **FEW))
@@ -154,13 +156,17 @@ def test_the_visible_rows_are_near_and_not_later(tmp_path: Path) -> None:
         *("visits.note of v1", "visits.note of v0"),  # those of n0
     ]
     assert any(name.startswith("places.kind") for name in names)
-    latest = database.batch(rows.first["people"] + np.array([4]), hops=1, most=1, cells=256)
+    latest = database.batch(rows.first["people"] + np.array([4]), hops=1, max_children=1, cells=256)
     assert sum("visits.note" in name for name in database.cell_names(latest)) == 1
     for most in (3, 8, 20):
-        assert 3 <= int(database.batch(batch.rows, hops=2, most=16, cells=most).sizes.max()) <= most
+        assert (
+            3
+            <= int(database.batch(batch.rows, hops=2, max_children=16, cells=most).sizes.max())
+            <= most
+        )
 
 
-FEW: dict[str, int] = {"hops": 2, "most": 16, "cells": 256}
+FEW: dict[str, int] = {"hops": 2, "max_children": 16, "cells": 256}
 
 
 def test_an_answer_in_the_future_is_not_used(tmp_path: Path) -> None:
@@ -246,8 +252,6 @@ def test_databases_and_files_of_other_formats_are_the_same(tmp_path: Path) -> No
         data(tmp_path / "cut.db").load()
     with pytest.raises(MissingDataError, match="no such file"):
         data(tmp_path / "gone.db").load()
-    with refused("data.path", expected="without a password", got="host", remedy="PGPASSWORD"):
-        Tables(path="postgresql://me:secret@host/shop", target=TARGET).load()
 
 
 def test_bad_keys_are_named(tmp_path: Path) -> None:
@@ -415,3 +419,188 @@ def test_the_shop_has_effects_that_only_keys_show() -> None:
     assert torch.corrcoef(torch.stack([mean, churned]))[0, 1] > 0.2
     joined = np.nan_to_num(joined_features(batch))
     assert np.isfinite(joined).all()
+
+
+def part_tables(connection: sqlite3.Connection) -> None:
+    """Uses of parts, of which each refers to another part by its number than by its id."""
+    connection.executescript(
+        "create table parts (id integer primary key, w integer unique, mass integer);"
+        "create table uses (id integer primary key, part_id integer references parts(w), y text);"
+        "create table notes (id integer primary key, about integer references Parts(ID));"
+        "insert into notes values (1, 2);"
+        "insert into parts values (1, 2, 10), (2, 3, 20), (3, 1, 30);"
+        "insert into uses values (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'a');"
+    )
+
+
+def test_a_declared_reference_to_another_column_is_not_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("sqlalchemy")
+    # The name has characters that have a meaning in URLs.
+    file = tmp_path / "a#1?%20.db"
+    with sqlite3.connect(file) as connection:
+        part_tables(connection)
+    connection.close()
+    content = file.read_bytes()
+    database = read_database(str(file))
+    assert database.foreign["uses", "part_id"] == ("parts", "w")
+    with caplog.at_level("INFO"):
+        keys = find_keys(database, (), (), (), ("uses", "y"))
+    assert keys.foreign == (("notes", "about", "parts"),)  # part_id neither by its name
+    assert "uses.part_id: refers to parts.w, which is not the primary key" in caplog.text
+    keys = find_keys(database, ("parts.w",), (), (), ("uses", "y"))
+    assert keys.foreign == (("uses", "part_id", "parts"),)
+    with refused(
+        "data.foreign_keys",
+        expected="a reference to parts.id",
+        got="'uses.part_id=parts.w'",
+        remedy="--data.primary_keys parts.w",
+    ):
+        find_keys(database, (), ("uses.part_id=parts.w",), (), ("uses", "y"))
+    keys = find_keys(database, (), ("uses.part_id=parts.id",), (), ("uses", "y"))
+    assert keys.foreign == (("uses", "part_id", "parts"),)
+    plain = file.rename(tmp_path / "plain.data")
+    for url in (f"sqlite:///{plain}", f"sqlite+pysqlite:///file:{plain}?mode=rw&uri=true"):
+        assert read_database(url).foreign == database.foreign
+    for url in ("sqlite:///", "sqlite:///file:"):
+        with pytest.raises(MissingDataError, match="no such file"):
+            read_database(f"{url}{tmp_path / 'gone.db'}")
+    assert [path.name for path in tmp_path.iterdir()] == ["plain.data"]
+    assert plain.read_bytes() == content
+
+
+def test_urls_have_no_password() -> None:
+    for url in (
+        "postgresql://me:secret@host/shop",
+        "postgresql://host/shop?password=secret",
+        "postgresql://host/shop?sslpassword=secret",
+        "postgresql://host:se/cret@host/shop",
+    ):
+        with (
+            case(url),
+            refused(
+                "data.path", expected="without a password", got="host", remedy="PGPASSWORD"
+            ) as caught,
+        ):
+            read_database(url)
+        assert "cret" not in str(caught.value)
+    with refused("data.path", expected="a URL such as", got="malformed", remedy="correct"):
+        read_database("postgresql://[::1/shop")
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y%m%d", "%Y%m%d.0", "%d.%m.%Y", "%Y-%m-%dT%H:%M:%S"], ids=lambda form: form[:9]
+)
+def test_times_in_other_formats_show_no_later_row(form: str, tmp_path: Path) -> None:
+    def written(cells: list[str]) -> list[str]:
+        return pandas.to_datetime(cells).strftime(form).tolist()
+
+    visible = []
+    for folder, tables in (("a", town()), ("b", changed("visits", "at", written))):
+        splits = data(write(tmp_path / folder, tables), times=("people.asked", "visits.at")).load()
+        visible.append(
+            [first(split.make(torch.arange(1))) for split in (splits.train, splits.test)]
+        )
+    assert visible[0] == visible[1]
+
+
+def test_numbers_and_dates_are_not_compared(tmp_path: Path) -> None:
+    times = ("people.asked", "visits.at")
+
+    def milliseconds(cells: list[str]) -> list[str]:
+        return [str(time.value // 10**6) for time in pandas.to_datetime(cells)]
+
+    tables = changed("visits", "at", milliseconds)
+    write(tmp_path, tables)
+    got = "dates in people.asked, and numbers in visits.at"
+    with refused("data.times", expected="of one unit", got=got, remedy='unit="ms"'):
+        data(tmp_path, times=times).load()
+    tables["people"]["asked"] = milliseconds(tables["people"]["asked"])
+    write(tmp_path, tables)
+    splits = data(tmp_path, times=times).load()
+    assert sum("visits.note" in name for name in first(splits.train.make(torch.arange(1)))) < 4
+    write(tmp_path, changed("visits", "at", lambda cells: ["2024", *["2025"] * (len(cells) - 1)]))
+    splits = data(tmp_path, times=times).load()
+    assert not any("visits.note" in name for name in first(splits.test.make(torch.arange(1))))
+    write(tmp_path, changed("visits", "at", lambda cells: [*cells[:-1], "17"]))
+    with refused("visits.at", expected="one format", got="the number '17'", remedy="2024-01-31"):
+        data(tmp_path, times=times).load()
+    ambiguous = ["03/04/2024", "05/06/2024"] * 60
+    write(tmp_path, changed("visits", "at", lambda _: ambiguous))
+    with refused("visits.at", expected="one format", got="several formats", remedy="2024-01-31"):
+        data(tmp_path, times=times).load()
+
+
+def test_omitted_columns_are_neither_keys_nor_times(tmp_path: Path) -> None:
+    tables = town()
+    tables["people"]["closed_at"] = tables["people"]["asked"]
+    omit = ("people.closed_at", "visits.place_id", "people.by_person_id")
+    splits = data(write(tmp_path, tables), omit=omit).load()
+    keys = Keys.read(splits.preprocessing["keys"])
+    assert keys.times == {"people": "asked", "visits": "at"}
+    assert keys.foreign == (("visits", "person_id", "people"),)
+    columns = {f"{column['table']}.{column['name']}" for column in splits.preprocessing["schema"]}
+    assert columns.isdisjoint(omit)
+    all_columns = tuple(f"places.{column}" for column in tables["places"])
+    omit = ("people.closed_at", "visits.place_id", *all_columns)
+    schema = data(tmp_path, omit=omit).load().preprocessing["schema"]
+    assert [column["type"] for column in schema if column["table"] == "places"] == ["row"]
+
+
+def test_primary_keys_are_distinct_as_references_read_them(tmp_path: Path) -> None:
+    tables = town()
+    tables["places"]["place_id"] = ["0", "1", "1.0", "2"]
+    tables["visits"]["place_id"] = ["1"] * 120
+    write(tmp_path, tables)
+    with refused("data.primary_keys", expected="", got="'1.0' in row 4", remedy="correct"):
+        data(tmp_path, primary_keys=("people.person_id", "places.place_id")).load()
+    assert "places" not in data(tmp_path, split="random").load().preprocessing["keys"]["primary"]
+    # Texts such as versions are not numbers.
+    tables["places"]["place_id"] = ["1.0", "1.0.0", "v1", "v1.0"]
+    database = read_database(str(write(tmp_path, tables)))
+    assert find_keys(database, (), (), (), ("people", "moved")).primary["places"] == "place_id"
+
+
+def test_a_target_without_values_is_named(tmp_path: Path) -> None:
+    write(tmp_path, changed("people", "moved", lambda cells: [""] * len(cells)))
+    with refused("data.target", expected=TARGET, got="none in 40 rows", remedy="add values"):
+        data(tmp_path).load()
+
+
+def test_names_of_tables_may_have_dots(tmp_path: Path) -> None:
+    tables = town()
+    dotted = {"town.people": tables["people"], "town": tables["visits"], "places": tables["places"]}
+    write(tmp_path, dotted)
+    (tmp_path / "town.csv").rename(tmp_path / "town.CSV")
+    splits = data(
+        tmp_path,
+        target="town.people.moved",
+        primary_keys=("town.people.person_id",),
+        foreign_keys=("town.person_id=town.people", "town.people.by_person_id=town.people"),
+        times=("town.people.asked", "town.at"),
+        omit=("town.people.age",),
+    ).load()
+    names = first(splits.train.make(torch.arange(1)))
+    assert names[0].startswith("town.people.moved of n")
+    assert any(name.startswith("town.note of ") for name in names)
+    assert "town.people.age" not in " ".join(names)
+
+
+def test_joined_features_are_those_of_visible_parents(tmp_path: Path) -> None:
+    """A person recommended by someone who was asked later does not see this person."""
+
+    def recommended(cells: list[str]) -> list[str]:
+        return ["", "n0", "n5", *[""] * 11, "n16", *[""] * (len(cells) - 15)]
+
+    splits = data(write(tmp_path, changed("people", "by_person_id", recommended))).load()
+    database = splits.train.make(torch.arange(1)).database
+    rows = np.array([1, 14, 2]) + database.rows.first["people"]
+    batch = RelationalBatch((), torch.empty(0), database=database, rows=rows)
+    parents = joined_features(batch)[:, 3:5]
+    np.testing.assert_array_equal(parents, [[20, 24 * 3600], [36, 13 * 24 * 3600], [np.nan] * 2])
+    # The cached arrays do not keep the database in memory.
+    reference = weakref.ref(database)
+    del splits, database, batch
+    gc.collect()
+    assert reference() is None

@@ -5,14 +5,15 @@ and means that are joined by hand from the rows that refer to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from edgewise.app.kinds.tables.columns import Numbers, cells_of
-from edgewise.app.kinds.tables.context import EncodedRows
+from edgewise.app.kinds.tables.context import EncodedRows, Link
 from edgewise.app.kinds.tables.data import RelationalBatch
 from edgewise.app.kinds.tables.keys import Integers
 from edgewise.app.train.baseline import Candidate, Score, batches_of
@@ -73,9 +74,27 @@ def table_features(database: EncodedRows, name: str) -> tuple[np.ndarray, np.nda
     return np.concatenate(features, axis=1), np.array(is_date, dtype=bool)
 
 
-@lru_cache(maxsize=32)
+_CACHES: WeakKeyDictionary[EncodedRows, dict[str, Any]] = WeakKeyDictionary()
+"""Arrays of each database, which do not keep it in memory."""
+
+
 def _cached_features(database: EncodedRows, name: str) -> tuple[np.ndarray, np.ndarray]:
-    return table_features(database, name)
+    cache = _CACHES.setdefault(database, {})
+    if name not in cache:
+        cache[name] = table_features(database, name)
+    features: tuple[np.ndarray, np.ndarray] = cache[name]
+    return features
+
+
+def _cached_parents(database: EncodedRows, link: Link) -> Integers:
+    """Return the row to which each row refers by a foreign key, -1 for none."""
+    cache = _CACHES.setdefault(database, {})
+    name = f"parents by {link.name}"
+    if name not in cache:
+        cache[name] = np.full(len(database.rows), -1)
+        cache[name][link.child] = link.parent
+    parents: Integers = cache[name]
+    return parents
 
 
 def own_features(batch: Batch) -> np.ndarray:
@@ -89,29 +108,34 @@ def own_features(batch: Batch) -> np.ndarray:
 
 
 def joined_features(batch: Batch) -> np.ndarray:
-    """Return the features of the rows to predict and of the rows to which they refer; and for each
-    table that refers to them the number of visible rows, and mean, minimum and maximum of their
-    features. Dates are relative to the time of the row to predict, if it has one.
+    """Return the features of the rows to predict and of the visible rows to which they refer; and
+    for each table that refers to them the number of visible rows, and mean, minimum and maximum of
+    their features. Dates of these other rows are relative to the time of the row to predict, if it
+    has one.
     """
     assert isinstance(batch, RelationalBatch)
     assert batch.database is not None
     database, rows = batch.database, batch.database.rows
     cutoff, count = database.cutoff(batch.rows), len(batch.rows)
+
+    def features_of(name: str, others: Integers, index: Integers) -> Numbers:
+        features, is_date = _cached_features(database, name)
+        values: Numbers = features[others - rows.first[name]].astype(np.float64)
+        if np.isfinite(cutoff).all():
+            values[:, is_date] = cutoff[index][:, None] - values[:, is_date]
+        return values
+
     joined = [own_features(batch)]
     for key, link in zip(rows.keys.foreign, rows.links, strict=True):
         if key.table == database.target:
-            values, _ = _cached_features(database, key.refers_to)
-            at = {int(c): int(p) for c, p in zip(link.child, link.parent, strict=True)}
-            parents = [at.get(row, -1) - rows.first[key.refers_to] for row in batch.rows.tolist()]
-            padded = np.concatenate([values, np.full((1, values.shape[1]), np.nan)])
-            joined.append(padded[[parent if parent >= 0 else -1 for parent in parents]])
+            parent = _cached_parents(database, link)[batch.rows]
+            index = np.flatnonzero((parent >= 0) & (rows.time[parent] <= cutoff))
+            values = features_of(key.refers_to, parent[index], index)
+            joined.append(np.full((count, values.shape[1]), np.nan))
+            joined[-1][index] = values
         if key.refers_to == database.target:
-            values, is_date = _cached_features(database, key.table)
             index, child = rows.children(link, batch.rows, cutoff, ALL)
-            values = values[child - rows.first[key.table]].astype(float)
-            if np.isfinite(cutoff).all():
-                values[:, is_date] = cutoff[index][:, None] - values[:, is_date]
-            joined += _aggregates(values, index, count)
+            joined += _aggregates(features_of(key.table, child, index), index, count)
     return np.concatenate(joined, axis=1)
 
 
@@ -120,14 +144,14 @@ def _aggregates(values: Numbers, index: Integers, count: int) -> Iterator[Number
     rows; NaN without rows.
     """
     yield np.bincount(index, minlength=count)[:, None].astype(np.float64)
-    known = ~np.isnan(values)
+    is_present = ~np.isnan(values)
     for_row = np.zeros((3, count, values.shape[1]))
     for_row[1], for_row[2] = np.inf, -np.inf
     number = np.zeros((count, values.shape[1]))
-    np.add.at(number, index, known)
-    np.add.at(for_row[0], index, np.where(known, values, 0))
-    np.minimum.at(for_row[1], index, np.where(known, values, np.inf))
-    np.maximum.at(for_row[2], index, np.where(known, values, -np.inf))
+    np.add.at(number, index, is_present)
+    np.add.at(for_row[0], index, np.where(is_present, values, 0))
+    np.minimum.at(for_row[1], index, np.where(is_present, values, np.inf))
+    np.maximum.at(for_row[2], index, np.where(is_present, values, -np.inf))
     for_row[0] /= np.maximum(number, 1)
     for_row[:, number == 0] = np.nan
     yield from for_row

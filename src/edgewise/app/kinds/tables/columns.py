@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.files.dates import moments, read_times
+from edgewise.app.files.dates import DIGITS, EPOCH, FORMATS, moments, parse_dates
+from edgewise.app.files.frames import pandas_for
 from edgewise.app.files.reading import log
-from edgewise.app.files.table import Table, is_missing
-from edgewise.app.kinds.tables.keys import Keys, holds_dates
+from edgewise.app.files.table import Table, as_numbers, is_missing
+from edgewise.app.kinds.tables.keys import Keys, holds_dates, without_fraction
 
 Numbers = NDArray[np.float64]
 Type = Literal["number", "date", "category", "row"]
@@ -65,13 +67,11 @@ class Cells(NamedTuple):
     codes: NDArray[np.int64]
 
 
-def find_columns(
-    tables: Mapping[str, Table], keys: Keys, target: tuple[str, str], omit: Sequence[str]
-) -> list[Column]:
-    """Return the columns to read, with types; key columns, the target and ``omit`` have no cells.
-    Columns of many texts, and columns with one value, are left out with a note.
+def find_columns(tables: Mapping[str, Table], keys: Keys, target: tuple[str, str]) -> list[Column]:
+    """Return the columns to read, with types; key columns and the target have no cells. Columns of
+    many texts, and columns with one value, are left out with a note.
     """
-    leave_out = {*keys.columns, target, *(tuple(name.split(".", 1)) for name in omit)}
+    leave_out = {*keys.columns, target}
     columns: list[Column] = []
     for name, table in tables.items():
         of_table = [
@@ -115,16 +115,83 @@ def numbers_of(table: Table, column: Column) -> Numbers:
         cells = table.numbers(f"{column.table}.{column.name}", [column.name], allow_missing=True)
         return cells[:, 0].numpy()
     if column.type == "date":
-        present = [
-            row for row, cell in enumerate(table.columns[column.name]) if not is_missing(cell)
-        ]
+        texts = table.columns[column.name]
+        present = [row for row, text in enumerate(texts) if not is_missing(text)]
         if present:
-            argument = f"{column.table}.{column.name}"
-            seconds = moments([table.columns[column.name][row] for row in present])
-            if np.isnan(seconds).any():  # The dates have another format than ISO 8601.
-                seconds = np.array(read_times(table.only(present), argument, column.name))
-            numbers[present] = seconds
+            numbers[present] = _seconds(table, column, present)
     return numbers
+
+
+def _seconds(table: Table, column: Column, rows: Sequence[int]) -> Numbers:
+    """Return dates as seconds since 1970; if all cells are numbers but not dates, the numbers."""
+    cells = table.columns[column.name]
+    texts = [without_fraction(cells[row]) for row in rows]
+    series = pandas_for("reading dates").Series(texts, dtype=str)
+    numbers: Numbers = as_numbers(series, table.delimiter).to_numpy()
+    is_number = ~np.isnan(numbers)
+    if is_number.all():
+        return next(_readings(texts, DIGITS), numbers)
+    if is_number.any():
+        date, number = (rows[int(at(is_number))] for at in (np.argmin, np.argmax))
+        got = f"{table.cell(column.name, date)}, and the number {table.cell(column.name, number)}"
+    else:
+        seconds = moments(texts)
+        if not np.isnan(seconds).any():
+            return seconds
+        readings = {tuple(dates): dates for dates in _readings(texts, FORMATS)}
+        if len(readings) == 1:  # Another format than ISO 8601.
+            return next(iter(readings.values()))
+        row = rows[0 if readings else int(np.argmax(np.isnan(seconds)))]
+        got = table.cell(column.name, row) + ", which fits several formats" * bool(readings)
+    raise ArgumentError(
+        f"{column.table}.{column.name}",
+        expected="dates of one format",
+        got=got,
+        remedy="write all dates in the form 2024-01-31, or leave the column out with --data.omit",
+    )
+
+
+def _readings(texts: Sequence[str], formats: Iterable[str]) -> Iterator[Numbers]:
+    """Yield the dates as seconds since 1970 by each format that all texts have."""
+    for format_ in formats:
+        dates = parse_dates(texts, format_)
+        if dates:
+            utc = [date.replace(tzinfo=date.tzinfo or UTC) for date in dates]
+            yield np.array([(date - EPOCH).total_seconds() for date in utc])
+
+
+def read_times_of(tables: Mapping[str, Table], times: Mapping[str, str]) -> dict[str, Numbers]:
+    """Return the times of each table with a time column: seconds since 1970, or numbers.
+
+    Raises:
+        ArgumentError: some columns have dates and others numbers, which cannot be compared.
+    """
+    columns = {name: Column(name, column, "date") for name, column in times.items()}
+    numbers = {name: numbers_of(tables[name], column) for name, column in columns.items()}
+    is_dated = {
+        f"{name}.{column.name}": not _holds_numbers(tables[name], column.name)
+        for name, column in columns.items()
+        if not np.isnan(numbers[name]).all()
+    }
+    if len(set(is_dated.values())) == 2:
+        dated = [name for name, is_date in is_dated.items() if is_date]
+        plain = [name for name, is_date in is_dated.items() if not is_date]
+        raise ArgumentError(
+            "data.times",
+            expected="dates in all time columns, or numbers of one unit in all",
+            got=f"dates in {', '.join(dated)}, and numbers in {', '.join(plain)}",
+            remedy="write the numbers as dates such as 2024-01-31 14:30: pandas.to_datetime(cells, "
+            'unit="s") converts seconds since 1970, and unit="ms" milliseconds',
+        )
+    return numbers
+
+
+def _holds_numbers(table: Table, column: str) -> bool:
+    """Return whether a column has numbers that are not dates such as 20240131 or 2024."""
+    if column not in table.numeric:
+        return False
+    texts = [without_fraction(cell) for cell in table.columns[column] if not is_missing(cell)]
+    return not any(parse_dates(texts, format_) for format_ in DIGITS)
 
 
 def fitted(columns: Sequence[Column], tables: Mapping[str, Table], rows: Any) -> Iterator[Column]:
@@ -132,13 +199,13 @@ def fitted(columns: Sequence[Column], tables: Mapping[str, Table], rows: Any) ->
     training examples can see.
     """
     for column in columns:
-        table, seen = tables[column.table], rows[column.table]
+        table, visible = tables[column.table], rows[column.table]
         if column.type == "category":
             cells = table.columns[column.name]
-            count = Counter(cells[row].strip() for row in seen if not is_missing(cells[row]))
+            count = Counter(cells[row].strip() for row in visible if not is_missing(cells[row]))
             yield Column(column.table, column.name, "category", values=tuple(sorted(count)))
             continue
-        numbers = numbers_of(table, column)[seen]
+        numbers = numbers_of(table, column)[visible]
         numbers = numbers[~np.isnan(numbers)]
         mean = float(numbers.mean()) if len(numbers) else 0.0
         std = float(numbers.std()) if len(numbers) else 0.0

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.table import Table
-from edgewise.app.kinds.tables.columns import Column, Numbers, cells_of, numbers_of
+from edgewise.app.kinds.tables.columns import Column, Numbers, cells_of, read_times_of
 from edgewise.app.kinds.tables.keys import (
     Integers,
     Keys,
     check_acyclic,
     references,
+    segments,
+    split_name,
 )
 from edgewise.graphs import Edges
 
@@ -61,10 +63,9 @@ class Rows:
         self.first = dict(zip(tables, (np.cumsum(sizes) - sizes).tolist(), strict=True))
         self.table_of = np.repeat(np.arange(len(tables)), sizes)
         self.time = np.full(len(self.table_of), -np.inf)
-        for name, column in keys.times.items():
-            numbers = numbers_of(tables[name], Column(name, column, "date"))
-            # A row without a time is later than any other, so that it is never visible.
-            self.time[self.rows_of(name)] = np.nan_to_num(numbers, nan=np.inf)
+        for name, times in read_times_of(tables, keys.times).items():
+            # A row without a time is later than the time of any row to predict.
+            self.time[self.rows_of(name)] = np.nan_to_num(times, nan=np.inf)
         self.distinct_times, rank = np.unique(self.time, return_inverse=True)
         self.depths: dict[str, int] = {}
         links: list[Link] = []
@@ -117,37 +118,46 @@ class Rows:
     def parents(self, rows: Integers) -> tuple[Integers, Integers]:
         """Return the index in ``rows``, and the row, of each row to which one of them refers."""
         start = self.first_parent[rows]
-        index, position = _ragged(self.first_parent[rows + 1] - start)
+        index, position = segments(self.first_parent[rows + 1] - start)
         return index, self.parent[start[index] + position]
 
-    def children(self, link: Link, rows: Integers, cutoff: Numbers, most: int) -> Children:
-        """Return the latest ``most`` rows that refer to each row by a key, the latest first; none
-        later than the cutoff of the row.
+    def children(self, link: Link, rows: Integers, cutoff: Numbers, max_children: int) -> Children:
+        """Return the latest ``max_children`` rows that refer to each row by a key, the latest
+        first; none later than the cutoff of the row.
         """
         rank = np.searchsorted(self.distinct_times, cutoff, side="right") - 1
         start = np.searchsorted(link.order, self._order(rows, np.zeros_like(rows)))
         stop = np.searchsorted(link.order, self._order(rows, rank), side="right")
-        index, position = _ragged(np.clip(stop - start, 0, most))
+        index, position = segments(np.clip(stop - start, 0, max_children))
         return Children(index, link.child[stop[index] - 1 - position])
 
     def context(
-        self, rows: Integers, cutoff: Numbers, *, hops: int, most: int, width: Integers, cells: int
+        self,
+        rows: Integers,
+        cutoff: Numbers,
+        *,
+        hops: int,
+        max_children: int,
+        width: Integers,
+        cells: int,
     ) -> Context:
         """Return the rows that are visible to each of B rows.
 
         From each row, the context grows ``hops`` times by the rows to which its rows refer and the
-        latest ``most`` rows per key that refer to them, then once more by the rows to which these
-        refer. The nearest rows with at most ``cells`` cells are used; ``width`` has the number of
-        cells of each row. A row later than the cutoff is never visible.
+        latest ``max_children`` rows per key that refer to them, then once more by the rows to which
+        these refer. The nearest rows with at most ``cells`` cells are used; ``width`` has the
+        number of cells of each row. A row later than the cutoff is never visible.
         """
         frontier = Context(np.arange(len(rows)), rows)
-        layers, seen = [frontier], frontier.example * len(self) + frontier.row
+        layers, visited = [frontier], frontier.example * len(self) + frontier.row
         for hop in range(hops + 1):
             index, row = self.parents(frontier.row)
             indices, row_lists = [index], [row]
             if hop < hops:
                 for link in self.links:
-                    latest = self.children(link, frontier.row, cutoff[frontier.example], most)
+                    latest = self.children(
+                        link, frontier.row, cutoff[frontier.example], max_children
+                    )
                     indices.append(latest.parent)
                     row_lists.append(latest.row)
             example = frontier.example[np.concatenate(indices)]
@@ -155,10 +165,10 @@ class Rows:
             visible = self.time[row] <= cutoff[example]
             new, at = np.unique((example * len(self) + row)[visible], return_index=True)
             new = new[np.argsort(at, kind="stable")]
-            new = new[~np.isin(new, seen)]
+            new = new[~np.isin(new, visited)]
             frontier = Context(new // len(self), new % len(self))
             layers.append(frontier)
-            seen = np.concatenate([seen, new])
+            visited = np.concatenate([visited, new])
         example, row = (np.concatenate(parts) for parts in zip(*layers, strict=True))
         at = np.argsort(example, kind="stable")
         example, row = example[at], row[at]
@@ -167,12 +177,6 @@ class Rows:
         fits = total - before[example] <= cells
         fits[np.searchsorted(example, np.arange(len(rows)))] = True
         return Context(example[fits], row[fits])
-
-
-def _ragged(lengths: Integers) -> tuple[Integers, Integers]:
-    """Return the segment of each element, and its position in the segment."""
-    segment = np.repeat(np.arange(len(lengths)), lengths)
-    return segment, np.arange(len(segment)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 class CellBatch(NamedTuple):
@@ -199,7 +203,7 @@ class EncodedRows:
     def __init__(self, rows: Rows, columns: Sequence[Column], target: str) -> None:
         self.rows, self.columns = rows, columns
         self.names = [target, *(f"{column.table}.{column.name}" for column in columns)]
-        self.target = target = target.partition(".")[0]
+        self.target = target = split_name(rows.tables, target)[0]
         # Column 0 is the column to predict, whose only value is a masked one.
         codes = np.cumsum([1, *(column.num_codes for column in columns)])
         self.num_columns, self.num_values = 1 + len(columns), int(codes[-1])
@@ -249,15 +253,15 @@ class EncodedRows:
             )
         return cutoff
 
-    def batch(self, rows: Integers, *, hops: int, most: int, cells: int) -> CellBatch:
+    def batch(self, rows: Integers, *, hops: int, max_children: int, cells: int) -> CellBatch:
         """Return the inputs of a model for these rows of the target's table."""
         cutoff = self.cutoff(rows)
         context = self.rows.context(
-            rows, cutoff, hops=hops, most=most, width=self.width, cells=cells - 1
+            rows, cutoff, hops=hops, max_children=max_children, width=self.width, cells=cells - 1
         )
         example, row = context
         is_first = np.diff(example, prepend=-1) > 0
-        index, position = _ragged(self.width[row] + is_first)
+        index, position = segments(self.width[row] + is_first)
         cell = (self.first_cell[row] - is_first)[index] + position
         age = cutoff[example[index]] / self.std[self.column[cell]] - self.dates[cell]
         age = np.where(np.isfinite(age), age, 0.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from edgewise._utils.arguments import check_choice, check_given, check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.files import naming
+from edgewise.app.files.table import Table
 from edgewise.app.files.target_columns import TargetColumns, TaskType, missing_cells
 from edgewise.app.kinds.tables.columns import (
     Column,
@@ -117,18 +118,24 @@ class RelationalData(Data):
     def load(self) -> Splits:
         database = self.database()
         target = check_given("data.target", self.target, "a column to predict: customers.churn")
+        database = replace(database, tables=self._without_omitted(database.tables))
         tables = database.tables
         name, column = column_of(tables, "data.target", target)
         table = tables[name]
-        for text in self.omit:
-            column_of(tables, "data.omit", text)
         keys = find_keys(database, self.primary_keys, self.foreign_keys, self.times, (name, column))
         rows = Rows(tables, keys)
         note_keys(keys, database, rows.depths)
-        columns = find_columns(tables, keys, (name, column), self.omit)
-        values = TargetColumns(table, [column], self.task_type)
+        columns = find_columns(tables, keys, (name, column))
         is_missing = missing_cells(table, column, self.task_type)
-        labelled = torch.tensor([row for row, missing in enumerate(is_missing) if not missing])
+        labelled = torch.tensor(np.flatnonzero(np.logical_not(is_missing)))
+        if not len(labelled):
+            raise ArgumentError(
+                "data.target",
+                expected=f"a value of {target} in some rows",
+                got=f"none in {len(table):,} rows",
+                remedy="add values, or name another column",
+            )
+        values = TargetColumns(table, [column], self.task_type)
         draft = EncodedRows(rows, columns, target)
         seeds = labelled.numpy() + rows.first[name]
         cutoff = draft.cutoff(seeds)
@@ -148,15 +155,15 @@ class RelationalData(Data):
         encoded = EncodedRows(rows, columns, target)
         scale = TargetScale.of(targets)
 
-        def split(part: str) -> Split:
-            members = index[part].numpy()
+        def split(name: str) -> Split:
+            members = index[name]
 
-            def make(which: Tensor) -> Batch:
-                chosen = members[which.numpy()]
-                y = values.values[labelled[torch.from_numpy(chosen)]]
-                return self.batch_of(encoded, seeds[chosen], y)
+            def make(indices: Tensor) -> Batch:
+                examples = members[indices]
+                y = values.values[labelled[examples]]
+                return self.batch_of(encoded, seeds[examples.numpy()], y)
 
-            return Split(len(members), make, scale if part == "train" else None)
+            return Split(len(members), make, scale if name == "train" else None)
 
         arguments = {
             "in_width": 2,
@@ -172,11 +179,22 @@ class RelationalData(Data):
             self.batch_size,
             preprocessing={
                 "target": target,
-                "schema": [one.record() for one in columns],
+                "schema": [column.record() for column in columns],
                 "keys": keys._asdict(),
             },
             targets=targets,
         )
+
+    def _without_omitted(self, tables: Mapping[str, Table]) -> dict[str, Table]:
+        omitted: dict[str, list[str]] = {}
+        for text in self.omit:
+            name, column = column_of(tables, "data.omit", text)
+            omitted.setdefault(name, []).append(column)
+        frames = {name: tables[name].frame.drop(columns=names) for name, names in omitted.items()}
+        return {
+            **tables,
+            **{name: replace(tables[name], frame=frame) for name, frame in frames.items()},
+        }
 
     def _visible(self, draft: EncodedRows, seeds: Integers) -> dict[str, Integers]:
         """Return the rows of each table that are visible to some of the seeds."""
@@ -189,7 +207,7 @@ class RelationalData(Data):
 
     def cells_of(self, database: EncodedRows, rows: Integers) -> CellBatch:
         """Return the cells that are visible to rows of the target's table."""
-        return database.batch(rows, hops=self.hops, most=self.children, cells=self.cells)
+        return database.batch(rows, hops=self.hops, max_children=self.children, cells=self.cells)
 
     def batch_of(self, database: EncodedRows, rows: Integers, target: Tensor) -> Batch:
         """Return a batch of rows to predict."""

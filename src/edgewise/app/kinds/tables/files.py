@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from edgewise._utils.errors import ArgumentError, MissingDataError, reading, require
 from edgewise._utils.limits import LIMITS
@@ -16,18 +17,19 @@ from edgewise.app.files.table import Table
 
 SQLITE = (".db", ".sqlite", ".sqlite3")
 PURPOSE = "reading a database"
+PASSWORD = re.compile(r"[^:/]+://[^:/@]*:[^@]+@")  # As SQLAlchemy reads it, also with a slash.
 
 
 @dataclass(frozen=True)
 class Database:
     """Tables by name, and the keys that the database itself declares: the primary key of a table
-    by its name, and for a column ``(table, column)`` the table to which it refers.
+    by its name, and for a column ``(table, column)`` the table and column to which it refers.
     """
 
     name: str
     tables: Mapping[str, Table]
     primary: Mapping[str, str] = field(default_factory=dict)
-    foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    foreign: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
 
 def read_database(path: str, argument: str = "data.path") -> Database:
@@ -35,26 +37,49 @@ def read_database(path: str, argument: str = "data.path") -> Database:
 
     Raises:
         MissingDataError: there is no such file or folder.
-        ArgumentError: there is no table, a table is damaged, or the URL has a password.
+        ArgumentError: there is no table, a table is damaged, or the URL is malformed or has a
+            password.
         MissingExtraError: SQLAlchemy, or the driver of the server, is not installed.
     """
+    is_sqlite = path.startswith(("sqlite:", "sqlite+"))
     if "://" in path:
-        if urlsplit(path).password:
-            raise ArgumentError(
-                argument,
-                expected="a URL without a password, because run folders store it",
-                got=f"a URL of {urlsplit(path).hostname} with a password",
-                remedy="omit the password, and set PGPASSWORD or write it to ~/.pgpass",
-            )
-        return _read_sql(path, path, argument)
+        _check_url(path, argument)
+        if not is_sqlite:
+            return _read_sql(path, path, argument)
+        database = path.partition("://")[2].removeprefix("/").partition("?")[0]
+        path = unquote(database.removeprefix("file:"))
     file = Path(path).expanduser()
-    if file.suffix.lower() in SQLITE:
+    if is_sqlite or file.suffix.lower() in SQLITE:
         if not file.is_file():
             raise MissingDataError(f"{file}: no such file. Remedy: give an existing database.")
         # Otherwise SQLite could write to the file.
-        uri = f"sqlite:///file:{file.resolve().as_posix()}?mode=ro&uri=true"
-        return _read_sql(uri, file.name, argument)
+        database = f"file:{quote(file.resolve().as_posix())}"
+        url = require("sqlalchemy", extra="sql", purpose=PURPOSE).URL.create(
+            "sqlite", database=database, query={"mode": "ro", "uri": "true"}
+        )
+        return _read_sql(url, file.name, argument)
     return _read_folder(file, argument)
+
+
+def _check_url(url: str, argument: str) -> None:
+    try:
+        parsed = urlsplit(url)
+    except ValueError as error:
+        raise ArgumentError(
+            argument,
+            expected="a URL such as postgresql+psycopg://host/shop",
+            got="a malformed URL",  # The message of urllib can have the password.
+            remedy="correct the host of the URL",
+        ) from error
+    words = ("password", "passwd", "pwd")
+    in_query = any(word in name.lower() for name in parse_qs(parsed.query) for word in words)
+    if in_query or PASSWORD.match(url):
+        raise ArgumentError(
+            argument,
+            expected="a URL without a password, because run folders store it",
+            got=f"a URL of {parsed.hostname} with a password",
+            remedy="omit the password, and set PGPASSWORD or write it to ~/.pgpass",
+        )
 
 
 def _read_folder(folder: Path, argument: str) -> Database:
@@ -68,8 +93,8 @@ def _read_folder(folder: Path, argument: str) -> Database:
     for file in sorted(folder.iterdir()):
         if not (file.is_file() and is_table(file)) or file.name.startswith("."):
             continue
-        name = file.name.removesuffix(file.suffix)
-        name = name.removesuffix(form_of(file))
+        is_compressed = file.suffix.lower() != form_of(file)
+        name = Path(file.stem).stem if is_compressed else file.stem
         if name in tables:
             raise ArgumentError(
                 argument,
@@ -92,14 +117,14 @@ def _some(tables: dict[str, Table], source: str, argument: str) -> dict[str, Tab
     return tables
 
 
-def _read_sql(url: str, name: str, argument: str) -> Database:
+def _read_sql(url: Any, name: str, argument: str) -> Database:
     """Read all tables, with the keys that the database declares. Keys of several columns are
     ignored.
     """
     sql = require("sqlalchemy", extra="sql", purpose=PURPOSE)
     tables: dict[str, Table] = {}
     primary: dict[str, str] = {}
-    foreign: dict[tuple[str, str], str] = {}
+    foreign: dict[tuple[str, str], tuple[str, str]] = {}
     expected, remedy = "a database that can be read", "check the file, the URL and the server"
     with reading(name, expected=expected, remedy=remedy):
         try:
@@ -124,7 +149,11 @@ def _read_sql(url: str, name: str, argument: str) -> Database:
                         primary[table] = columns[0]
                     for key in inspector.get_foreign_keys(table):
                         if len(key["constrained_columns"]) == 1:
-                            foreign[table, key["constrained_columns"][0]] = key["referred_table"]
+                            parent = ".".join(
+                                filter(None, (key["referred_schema"], key["referred_table"]))
+                            )
+                            (column,) = key["constrained_columns"]
+                            foreign[table, column] = (parent, key["referred_columns"][0])
         finally:
             engine.dispose()
     return Database(name, _some(tables, name, argument), primary, foreign)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from edgewise._utils.errors import ArgumentError, unknown_name
+from edgewise._utils.ragged import runs_and_positions
 from edgewise.app.files.dates import is_date_column
 from edgewise.app.files.reading import log
 from edgewise.app.files.table import Table, is_missing
@@ -55,9 +58,20 @@ class Keys(NamedTuple):
         return {*self.primary.items(), *((key.table, key.column) for key in self.foreign)}
 
 
+def split_name(tables: Mapping[str, Table], text: str) -> tuple[str, str]:
+    """Split TABLE.COLUMN, of which both may have dots: prefer an existing column, then the longest
+    name of a table.
+    """
+    dots = [dot.start() for dot in re.finditer(r"\.", text)]
+    names = [(text[:dot], text[dot + 1 :]) for dot in reversed(dots)]
+    in_tables = [(table, column) for table, column in names if table in tables]
+    existing = [name for name in in_tables if name[1] in tables[name[0]].frame.columns]
+    return [*existing, *in_tables, *names, (text, "")][0]
+
+
 def column_of(tables: Mapping[str, Table], argument: str, text: str) -> tuple[str, str]:
     """Return table and column of a name such as ``customers.churn``; ArgumentError suggests one."""
-    table, _, column = text.partition(".")
+    table, column = split_name(tables, text)
     if not column:
         raise ArgumentError(
             argument,
@@ -84,7 +98,11 @@ def find_keys(
     tables = database.tables
     primary_keys = dict(_named_primary(tables, primary))
     if not primary:
-        declared = {t: c for t, c in database.primary.items() if t in tables}
+        declared = {
+            name: column
+            for name, column in database.primary.items()
+            if name in tables and column in tables[name].columns
+        }
         primary_keys = declared or {
             name: column
             for name, table in tables.items()
@@ -94,12 +112,9 @@ def find_keys(
         _check_unique(tables[name], name, column)
     foreign_keys = list(_named_foreign(tables, primary_keys, foreign))
     if not foreign:
-        declared_foreign = [
-            ForeignKey(*column, refers_to)
-            for column, refers_to in database.foreign.items()
-            if column[0] in tables and refers_to in primary_keys
-        ]
-        foreign_keys = declared_foreign or list(_foreign_keys(tables, primary_keys))
+        # Names say less than a declaration, also if the declared key cannot be followed.
+        search = _declared_foreign if database.foreign else _foreign_keys
+        foreign_keys = list(search(database, primary_keys))
     foreign_keys = [key for key in foreign_keys if (key.table, key.column) != target]
     time_columns = dict(
         column_of(tables, "data.times", text) for text in times if text != "none"
@@ -120,7 +135,9 @@ def _named_foreign(
         if text == "none":
             continue
         column, _, refers_to = text.partition("=")
-        if refers_to.partition(".")[0] not in primary:
+        is_table = refers_to in primary
+        table, parent_column = (refers_to, "") if is_table else split_name(tables, refers_to)
+        if table not in primary:
             raise ArgumentError(
                 "data.foreign_keys",
                 expected="COLUMN=TABLE for a table with a primary key, such as "
@@ -129,8 +146,33 @@ def _named_foreign(
                 remedy=f"refer to one of {', '.join(primary) or 'no table'}, or name its primary "
                 "key in data.primary_keys",
             )
-        table = refers_to.partition(".")[0]
+        if parent_column not in ("", primary[table]):
+            raise ArgumentError(
+                "data.foreign_keys",
+                expected=f"a reference to {table}.{primary[table]}, the primary key of {table}",
+                got=repr(text),
+                remedy=f"write {column}={table}, or name another primary key with "
+                f"--data.primary_keys {refers_to}",
+            )
         yield ForeignKey(*column_of(tables, "data.foreign_keys", column), table)
+
+
+def _declared_foreign(database: Database, primary: Mapping[str, str]) -> Iterator[ForeignKey]:
+    """Yield the declared keys that refer to primary keys; log the others."""
+    # SQLite does not distinguish the case of names.
+    lowered = {(name.lower(), column.lower()): name for name, column in primary.items()}
+    for (name, column), (parent, parent_column) in database.foreign.items():
+        if name not in database.tables or column not in database.tables[name].columns:
+            continue
+        if primary.get(parent) == parent_column:
+            yield ForeignKey(name, column, parent)
+        elif (table := lowered.get((parent.lower(), parent_column.lower()))) is not None:
+            yield ForeignKey(name, column, table)
+        else:
+            log.info(
+                f"{name}.{column}: refers to {parent}.{parent_column}, which is not the primary "
+                "key of a table that is read, so the key is not followed"
+            )
 
 
 def _singular(name: str) -> str:
@@ -144,20 +186,24 @@ def _primary_key(name: str, table: Table, target: tuple[str, str]) -> str:
     """
     words, ends = {name.lower(), _singular(name)}, ("_id", "id", "_key", "_no", "_code", "")
     usual = {"id", "key", *(word + end for word in words for end in ends)}
-    first = next(iter(table.columns)).lower()
+    first = next(iter(table.columns), "").lower()
     usual |= {first} if first.endswith("id") else set()
     for column, cells in table.columns.items():
         named = column.lower() in usual and (name, column) != target
-        if named and len(set(cells)) == len(cells) and not any(map(is_missing, cells)):
+        if (
+            named
+            and len(set(map(without_fraction, cells))) == len(cells)
+            and not any(map(is_missing, cells))
+        ):
             return column
     return ""
 
 
-def _foreign_keys(tables: Mapping[str, Table], primary: Mapping[str, str]) -> Iterator[ForeignKey]:
+def _foreign_keys(database: Database, primary: Mapping[str, str]) -> Iterator[ForeignKey]:
     """Yield the columns that are called like a table, as customer_id or first_customer_id, or else
     like the primary key of one other table.
     """
-    for name, table in tables.items():
+    for name, table in database.tables.items():
         for column in table.columns:
             by_table = [other for other in primary if _ends_in(column, *_references_to(other))]
             by_key = [other for other, key in primary.items() if _ends_in(column, key)]
@@ -213,15 +259,16 @@ def holds_dates(cells: Sequence[str]) -> bool:
 def _check_unique(table: Table, name: str, column: str) -> None:
     first: dict[str, int] = {}
     for row, cell in enumerate(table.texts("data.primary_keys", column)):
-        if is_missing(cell) or cell.strip() in first:
-            again = "" if is_missing(cell) else f", as in row {table.line(first[cell.strip()])}"
+        value = without_fraction(cell)
+        if is_missing(cell) or value in first:
+            earlier = "" if is_missing(cell) else f", as in row {table.line(first[value])}"
             raise ArgumentError(
                 "data.primary_keys",
                 expected=f"a different value of {name}.{column} in each row",
-                got=table.cell(column, row) + again,
+                got=table.cell(column, row) + earlier,
                 remedy="correct this row, or name another column with --data.primary_keys",
             )
-        first[cell.strip()] = row
+        first[value] = row
 
 
 class References(NamedTuple):
@@ -239,7 +286,7 @@ def references(tables: Mapping[str, Table], keys: Keys, key: ForeignKey) -> Refe
     """
     parent_column = keys.primary[key.refers_to]
     parents = tables[key.refers_to].texts("data.primary_keys", parent_column)
-    row_of = {_meaning(cell): row for row, cell in enumerate(parents)}
+    row_of = {without_fraction(cell): row for row, cell in enumerate(parents)}
     table = tables[key.table]
     cells = table.texts("data.foreign_keys", key.column)
     pairs: list[tuple[int, int]] = []
@@ -247,7 +294,7 @@ def references(tables: Mapping[str, Table], keys: Keys, key: ForeignKey) -> Refe
     for row, cell in enumerate(cells):
         if is_missing(cell):
             continue
-        parent = row_of.get(_meaning(cell))
+        parent = row_of.get(without_fraction(cell))
         if parent is None:
             dangling.append(row)
         else:
@@ -261,13 +308,20 @@ def references(tables: Mapping[str, Table], keys: Keys, key: ForeignKey) -> Refe
             remedy="add the missing rows, clear these cells, or name the keys yourself with "
             "--data.foreign_keys",
         )
-    both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return References(both[:, 0], both[:, 1])
+    return References(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
 
 
-def _meaning(cell: str) -> str:
-    """Return a key that is equal for 7 and 7.0, as in columns of numbers with missing values."""
-    return cell.strip().removesuffix(".0")
+def without_fraction(cell: str) -> str:
+    """Return 7 for 7.0, as pandas writes integers of a column with missing values."""
+    text = cell.strip()
+    integer = text.removesuffix(".0")
+    return integer if integer.removeprefix("-").isdigit() else text
+
+
+def segments(lengths: Integers) -> tuple[Integers, Integers]:
+    """Return the segment of each element, and its position in the segment."""
+    index, position = runs_and_positions(torch.from_numpy(lengths))
+    return index.numpy(), position.numpy()
 
 
 def check_acyclic(child: Integers, parent: Integers, num_rows: int, describe: Any) -> int:
@@ -284,8 +338,8 @@ def check_acyclic(child: Integers, parent: Integers, num_rows: int, describe: An
     depth, num_done = 0, len(level)
     while len(level):
         counts = start[level + 1] - start[level]
-        position = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        children = sorted_child[np.repeat(start[level], counts) + position]
+        index, position = segments(counts)
+        children = sorted_child[start[level][index] + position]
         np.subtract.at(remaining, children, 1)
         level = np.unique(children[remaining[children] == 0])
         num_done += len(level)
