@@ -111,7 +111,7 @@ def run(folder: Path) -> None:
         splits = data.load()
     loaders = splits.loaders(0)
     torch.manual_seed(0)
-    model = models.graphsage(**splits.model_arguments, depth=len(FANOUTS))
+    model = models.graphsage(**splits.model_arguments)
 
     def of_batch(model: nn.Module, batch: object) -> tuple[Tensor, Tensor]:
         return batch.select_outputs(model(*batch.inputs)), batch.target
