@@ -164,36 +164,19 @@ def attend(
     out: Tensor
     # A graph that is divided among processes, of edgewise.distributed.
     divided = getattr(graph, "attend", None)
+    terms: dict[str, Any] = {
+        "score": score,
+        "bias": bias,
+        "gain": gain,
+        "edge_key": edge_key,
+        "edge_value": edge_value,
+        "dropout": dropout,
+        "normaliser": normaliser,
+    }
     if divided is not None:
-        out = divided(
-            query,
-            key,
-            value,
-            layout=layout,
-            engine=engine,
-            score=score,
-            bias=bias,
-            gain=gain,
-            edge_key=edge_key,
-            edge_value=edge_value,
-            dropout=dropout,
-            normaliser=normaliser,
-        )
+        out = divided(query, key, value, layout=layout, engine=engine, **terms)
         return out
-    call, graph = checked_call(
-        query,
-        key,
-        value,
-        graph,
-        layout,
-        score=score,
-        bias=bias,
-        gain=gain,
-        edge_key=edge_key,
-        edge_value=edge_value,
-        dropout=dropout,
-        normaliser=normaliser,
-    )
+    call, graph = checked_call(query, key, value, graph, layout, **terms)
     engine = engine_for(engine)
     # The test of is_intercepted, inlined because every call passes here.
     if not torch.compiler.is_compiling() and ACTIVE.get():
