@@ -164,7 +164,7 @@ def attend(
     out: Tensor
     # A graph that is divided among processes, of edgewise.distributed.
     divided = getattr(graph, "attend", None)
-    terms: dict[str, Any] = {
+    terms: AttendOptions = {
         "score": score,
         "bias": bias,
         "gain": gain,
