@@ -99,7 +99,8 @@ def partition(
 ) -> Partition:
     """Divide one graph among processes, each of which has consecutive targets and sources.
 
-    All processes of the group make the same call, once for a graph. The ways to compute attention:
+    All processes of the group make this call, once for each graph. ``by`` is how they compute
+    attention:
 
     * ``"halo"``: each process computes its targets, and receives the distinct sources of their
       edges. For sparse graphs, whose nodes are numbered so that neighbours are near.

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from edgewise._utils.errors import MissingDataError, reading, require
 from edgewise._utils.writing import temporary_folder
-from edgewise.app.files.edges import DESTINATION as TARGETS
-from edgewise.app.files.edges import SOURCE as SOURCES
+from edgewise.app.files.edges import DESTINATION, SOURCE
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.frames import pandas_for
 from edgewise.engines.native.sampling import SortedGraph
@@ -33,7 +32,8 @@ CHUNK = 1_000_000
 """Number of edges that are read at a time."""
 BUCKETS = 64
 """Number of ranges of targets; the edges into one range are sorted in memory."""
-SOURCE = "source.json"
+RECORD = "source.json"
+"""File of a sorted graph that names the file of edges, its size and time of change."""
 
 
 def memory_map(path: Path) -> Tensor:
@@ -68,7 +68,7 @@ def sorted_edges(folder: Path, num_nodes: int, *, directed: bool) -> SortedGraph
     if not _is_made_from(output, source):
         with temporary_folder(folder) as temporary:
             _sort(path, num_nodes, temporary, directed=directed)
-            (temporary / SOURCE).write_text(json.dumps(source), encoding="utf-8")
+            (temporary / RECORD).write_text(json.dumps(source), encoding="utf-8")
             _replace(temporary, output)
     pointer = memory_map(output / "pointer.npy")
     column = (
@@ -80,14 +80,14 @@ def sorted_edges(folder: Path, num_nodes: int, *, directed: bool) -> SortedGraph
 
 
 def _is_made_from(output: Path, source: dict[str, object]) -> bool:
-    record = output / SOURCE
+    record = output / RECORD
     return record.is_file() and json.loads(record.read_text(encoding="utf-8")) == source
 
 
 def _replace(temporary: Path, output: Path) -> None:
     output.mkdir(exist_ok=True)
-    (output / SOURCE).unlink(missing_ok=True)
-    for name in ("pointer.npy", "column.bin", SOURCE):  # The last file says that all are there.
+    (output / RECORD).unlink(missing_ok=True)
+    for name in ("pointer.npy", "column.bin", RECORD):  # The last file says that all are there.
         (temporary / name).replace(output / name)
 
 
@@ -170,7 +170,7 @@ def _ends(path: Path, names: list[str]) -> list[str]:
             remedy="add the line `source,target`",
         )
     usual = {name.lower().replace("_", ""): name for name in names}
-    ends = [next(filter(usual.get, role.usual), "") for role in (SOURCES, TARGETS)]
+    ends = [next(filter(usual.get, role.usual), "") for role in (SOURCE, DESTINATION)]
     if all(ends):
         return [usual[end] for end in ends]
     if len(names) != 2:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Generator, Tensor
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import ranges, starts
 from edgewise.app.train.batches import Batch
-from edgewise.app.train.sampled import SampledLoader
+from edgewise.app.train.sampled import Draw, SampledLoader
 from edgewise.engines.native.sampling import SortedGraph, sample_edges
 from edgewise.graphs import Graph, TypedGraph, check_square, edges
 
@@ -165,14 +166,24 @@ def neighbour_batches(
         >>> len(loader)
         3
     """
+    draw = neighbour_draw(sampler, partial(rows_of, x), target, nodes)
+    return SampledLoader(draw, len(nodes), size, seed)
+
+
+def neighbour_draw(
+    sampler: NeighbourSampler, features: Callable[[Tensor], Tensor], target: Tensor, nodes: Tensor
+) -> Draw:
+    """Return a function that samples the batch of some of the seed nodes ``[M]``; ``features``
+    returns the input features ``[n, F]`` of nodes.
+    """
 
     def draw(index: Tensor, generator: Generator) -> Batch:
         seeds = nodes[index]
         neighbourhood = sampler.sample(seeds, generator)
-        inputs = rows_of(x, neighbourhood.nodes), neighbourhood.graph
+        inputs = features(neighbourhood.nodes), neighbourhood.graph
         return Batch(inputs, target[seeds], torch.arange(neighbourhood.count))
 
-    return SampledLoader(draw, len(nodes), size, seed)
+    return draw
 
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:

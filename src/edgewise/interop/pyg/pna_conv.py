@@ -136,7 +136,7 @@ def statistics(
     """
     needed, results = set(names), {}
     if needed & {"min", "max"}:
-        # One pass: the minimum of x is the negative maximum of -x.
+        # One pass computes both, because the minimum of x is the negative maximum of -x.
         both = torch.cat([x, -x], dim=-1) if "min" in needed else x
         largest = aggregate(both, graph, reduce="max").split(x.shape[-1], dim=-1)
         results["max"], results["min"] = largest[0], -largest[-1]

@@ -14,14 +14,14 @@ from edgewise._utils.arguments import check_given, check_range, check_shares, ch
 from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.sorted_edges import memory_map, sorted_edges
+from edgewise.app.files.split_column import PARTS
 from edgewise.app.files.targets import class_counts
 from edgewise.app.kinds.nodes.files import MASKS
 from edgewise.app.predict.cases import log_odds
 from edgewise.app.predict.predictor import Answer, Predictor, top_labels
-from edgewise.app.train.batches import Batch
 from edgewise.app.train.folds import hold_out
-from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts
-from edgewise.app.train.sampled import SampledSplit
+from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts, neighbour_draw
+from edgewise.app.train.sampled import Draw, SampledSplit
 from edgewise.app.train.splits import Data, Split, Splits
 from edgewise.app.train.standardisation import Standardisation
 from edgewise.app.train.tasks.classification import Classification
@@ -29,8 +29,8 @@ from edgewise.explain.attribution import Case
 from edgewise.graphs import Graph
 
 STANDARDISED = 10_000_000
-"""Maximum number of features, of evenly spaced nodes, from which means and standard deviations are
-computed."""
+"""Means and standard deviations of features are computed from evenly spaced nodes, which together
+have at most this many numbers."""
 
 
 class ArrayGraph(NamedTuple):
@@ -45,7 +45,15 @@ class ArrayGraph(NamedTuple):
         ``seeds`` are the first nodes.
         """
         sample = self.sampler.sample(seeds, generator)
-        return self.standard.scaled(self.x[sample.nodes]), sample.graph, sample.nodes
+        return self.features(sample.nodes), sample.graph, sample.nodes
+
+    def features(self, nodes: Tensor) -> Tensor:
+        """Return the standardised features of some nodes."""
+        return self.standard.scaled(self.x[nodes])
+
+    def draw(self, y: Tensor, nodes: Tensor) -> Draw:
+        """Return the function that samples batches of these nodes, with targets ``y [N]``."""
+        return neighbour_draw(self.sampler, self.features, y, nodes)
 
     def all_neighbours(self) -> ArrayGraph:
         """Return the graph with a sampler that takes all edges."""
@@ -115,17 +123,13 @@ class NodeArrays(Data):
         graph = self.open(Standardisation.of(sampled_rows))
         exact = graph.all_neighbours()
 
-        def sampled(index: Tensor, generator: Generator) -> Batch:
-            return _batch(graph, y, nodes["train"][index], generator)
-
         def evaluated(name: str) -> Split:
-            return Split(
-                len(nodes[name]), lambda index: _batch(exact, y, nodes[name][index], Generator())
-            )
+            draw = exact.draw(y, nodes[name])
+            return Split(len(nodes[name]), lambda index: draw(index, Generator()))
 
         return Splits(
             {"in_width": x.shape[1], "out_width": classes, "depth": len(self.fanouts)},
-            SampledSplit.of(sampled, len(nodes["train"]), self.batch_size),
+            SampledSplit.of(graph.draw(y, nodes["train"]), len(nodes["train"]), self.batch_size),
             evaluated("val"),
             evaluated("test"),
             batch_size=self.batch_size,
@@ -155,7 +159,7 @@ class NodeArrays(Data):
         """Return the labelled nodes of each split, from masks or at random."""
         labelled = (y >= 0).nonzero()[:, 0]
         if any((folder / f"{mask}.npy").is_file() for mask in MASKS):
-            masks = {name: memory_map(folder / f"{name}_mask.npy") for name in _SPLITS}
+            masks = {name: memory_map(folder / f"{name}_mask.npy") for name in PARTS}
             for name, mask in masks.items():
                 if mask.shape != y.shape:
                     raise unreadable(
@@ -171,14 +175,6 @@ class NodeArrays(Data):
             splits = {name: labelled[index] for name, index in indices.items()}
         check_splits(**splits)
         return splits
-
-
-_SPLITS = ("train", "val", "test")
-
-
-def _batch(graph: ArrayGraph, y: Tensor, seeds: Tensor, generator: Generator) -> Batch:
-    x, edges, _ = graph.neighbourhood(seeds, generator)
-    return Batch((x, edges), y[seeds], torch.arange(len(seeds)))
 
 
 def _check_shapes(folder: Path, x: Tensor, y: Tensor) -> None:
@@ -208,7 +204,7 @@ class ArrayNodes(Predictor):
     def set_up(self) -> None:
         values = self.preprocessing.values
         assert isinstance(self.recipe.data, NodeArrays)
-        standard = Standardisation.read({name: values[name] for name in ("mean", "std")})
+        standard = Standardisation.read(values)
         self.graph = self.recipe.data.open(standard).all_neighbours()
         trained, shape = [values["nodes"], len(standard.mean)], list(self.graph.x.shape)
         if shape != trained:

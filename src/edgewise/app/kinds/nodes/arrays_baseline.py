@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 import numpy as np
@@ -24,21 +24,21 @@ STRENGTHS = (0.01, 0.1, 1.0)
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:  # noqa: ARG001
     """Yield logistic regression on a node's features, alone and with the mean of its neighbours."""
     for name, features in (("features", _own), ("features and their neighbours' mean", _with_mean)):
-
-        @cache
-        def read(features=features) -> tuple[NDArray[np.float32], NDArray[np.int64]]:  # type: ignore[no-untyped-def]
-            step = max(1, splits.train.count // FITTED)
-            batches = list(batches_of(splits.train, step))
-            return (
-                np.concatenate([features(batch) for batch in batches]),
-                torch.cat([batch.target for batch in batches]).numpy(),
-            )
-
+        read = cache(partial(_examples, splits, features))
         for strength in STRENGTHS:
             model = LogisticRegression(C=strength, max_iter=1000)
             count = splits.model_arguments["out_width"]
             fit = partial(fit_classifier, model, read, features, count)
             yield Candidate(f"logistic regression on {name}", f"C = {strength:g}", fit)
+
+
+def _examples(
+    splits: Splits, features: Callable[[Batch], NDArray[np.float32]]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return features and classes of training nodes."""
+    batches = list(batches_of(splits.train, max(1, splits.train.count // FITTED)))
+    classes = torch.cat([batch.target for batch in batches])
+    return np.concatenate([features(batch) for batch in batches]), classes.numpy()
 
 
 def _own(batch: Batch) -> NDArray[np.float32]:

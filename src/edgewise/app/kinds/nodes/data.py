@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,15 @@ from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.edges import EdgeTable
 from edgewise.app.train.batches import UNLABELLED, Batch
-from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts, neighbour_batches
+from edgewise.app.train.neighbours import (
+    NeighbourSampler,
+    check_fanouts,
+    neighbour_draw,
+    rows_of,
+)
 from edgewise.app.train.preprocessing import Preprocessing
-from edgewise.app.train.splits import Data, Loader, Split
+from edgewise.app.train.sampled import SampledSplit
+from edgewise.app.train.splits import Data, Split
 from edgewise.graphs import Graph, TypedGraph, edges
 from edgewise.graphs.typed import REVERSED
 
@@ -123,28 +129,19 @@ class NodeData(Data):
             splits["train"] = semi_supervised_split(x, graph, y, nodes["train"])
         elif self.fanouts:
             sampler = NeighbourSampler(graph, self.fanouts)
-            splits["train"] = NeighbourSplit(
-                len(nodes["train"]),
-                lambda index: Batch((x, graph), y[nodes["train"][index]], nodes["train"][index]),
-                batches=partial(
-                    neighbour_batches, sampler, x, y, nodes["train"], size=self.batch_size
-                ),
+            train = nodes["train"]
+            splits["train"] = SampledSplit(
+                len(train),
+                # Baselines read the whole graph.
+                lambda index: Batch((x, graph), y[train[index]], train[index]),
+                sample=neighbour_draw(sampler, partial(rows_of, x), y, train),
+                size=self.batch_size,
             )
         return splits
 
     @abstractmethod
     def read_new(self, path: Path, preprocessing: dict[str, Any]) -> NodeGraph:
         """Read another graph from files of the same form, scaled by the saved preprocessing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NeighbourSplit(Split):
-    """Training split whose loader samples neighbourhoods; ``make`` returns the whole graph."""
-
-    batches: Callable[..., Loader]
-
-    def loader(self, batch_size: int, seed: int | None) -> Loader:  # noqa: ARG002
-        return self.batches(seed=seed)
 
 
 def graph_record(graph: NodeGraph, labels: Sequence[str]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class Rows:
         return f"{self.local(row)[0]} {self.key(row)}"
 
     def key(self, row: int) -> str:
-        """Return the primary key of a row, or "row" and its line number."""
+        """Return the primary key of a row; in a table without one, "row" and the line number."""
         name, index = self.local(row)
         if name in self.keys.primary:
             return self.tables[name].columns[self.keys.primary[name]][index]
@@ -229,8 +229,7 @@ class EncodedRows:
             column_of.append(np.tile(numbered, len(table)))
         self.numbers, self.dates = np.concatenate(numbers), np.concatenate(dates)
         self.code, self.column = np.concatenate(code_of), np.concatenate(column_of)
-        stds = [1.0, *(column.std for column in columns)]
-        self.std = np.array(stds)
+        self.std = np.array([1.0, *(column.std for column in columns)])
         row_width = np.array(widths)[rows.table_of]
         self.first_cell = np.cumsum(row_width) - row_width
         is_target = rows.table_of == list(rows.tables).index(target)
