@@ -7,7 +7,9 @@ One text per step: forward and backward pass and AdamW, with dropout. Models hav
 window, blocks and hashes of published checkpoints, but few layers and random weights. Each model
 runs in a process of its own; the two kinds alternate. Time is processor time, because other load
 on the machine hardly changes it; memory is the peak that a step adds to weights and optimizer
-state. Ratios are the original's divided by Edgewise's: above 1, Edgewise is better.
+state. Ratios are the original's divided by Edgewise's: above 1, Edgewise is better. The
+last column is the ratio that free attention would have: the same step with the sum of query, key
+and value in place of attention.
 """
 
 from __future__ import annotations
@@ -25,12 +27,21 @@ from typing import Any
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
+from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
+from transformers.models.led.modeling_led import LEDEncoderSelfAttention
+from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
+from transformers.models.reformer.modeling_reformer import (
+    LocalSelfAttention,
+    LocalSelfAttentionOutput,
+    LSHSelfAttention,
+    LSHSelfAttentionOutput,
+)
 
 from benchmarks.cpu.measure import status
 from edgewise.interop.huggingface import accelerate
 
-SIDES = ("edgewise", "original")
+SIDES = ("edgewise", "original", "free")
 LED_TARGETS = 256
 """Tokens that the decoder of LED predicts."""
 
@@ -101,6 +112,36 @@ def reformer(tokens: int, layers: int) -> tuple[nn.Module, dict[str, Any]]:
     return transformers.ReformerModelWithLMHead(config), {"input_ids": ids, "labels": ids}
 
 
+OUTPUTS: dict[type[nn.Module], Callable[[Tensor], Any]] = {
+    BigBirdBlockSparseAttention: lambda out: (out, None),
+    LEDEncoderSelfAttention: lambda out: (out,),
+    LSHSelfAttention: lambda out: LSHSelfAttentionOutput(out, (), None),
+    LocalSelfAttention: lambda out: LocalSelfAttentionOutput(out, ()),
+    LongformerSelfAttention: lambda out: (out,),
+}
+"""For each class of attention modules, what its forward pass returns."""
+
+
+class FreeAttention(nn.Module):
+    """The sum of query, key and value in place of attention."""
+
+    def __init__(self, attention: nn.Module) -> None:
+        super().__init__()
+        names = {"query", "key", "query_key", "value"}
+        self.maps = nn.ModuleList(m for name, m in attention.named_children() if name in names)
+        self.output = OUTPUTS[type(attention)]
+
+    def forward(self, hidden_states: Tensor, *_: Any, **__: Any) -> Any:
+        return self.output(sum(linear(hidden_states) for linear in self.maps))
+
+
+def free_attention(model: nn.Module) -> None:
+    """Replace each attention module in place."""
+    for name, module in [*model.named_modules()]:
+        if type(module) in OUTPUTS:
+            model.set_submodule(name, FreeAttention(module))
+
+
 MODELS: dict[str, Callable[[int, int], tuple[nn.Module, dict[str, Any]]]] = {
     "longformer": longformer,
     "led": led,
@@ -118,6 +159,8 @@ def measure(name: str, side: str, options: argparse.Namespace) -> dict[str, floa
     model.train()
     if side == "edgewise":
         accelerate(model)
+    elif side == "free":
+        free_attention(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 
     def step() -> float:
@@ -140,7 +183,7 @@ def measure(name: str, side: str, options: argparse.Namespace) -> dict[str, floa
 
 
 def run(name: str, side: str, options: argparse.Namespace) -> dict[str, float] | None:
-    """Call :func:`measure` in a new process; return None if it runs out of memory."""
+    """Call :func:`measure` in a new process; return None if it fails."""
     command = [sys.executable, "-m", "benchmarks.whole_models", name, "--side", side]
     for option in ("tokens", "layers", "steps", "threads"):
         command += [f"--{option}", str(getattr(options, option))]
@@ -166,7 +209,9 @@ def main() -> None:
         print(json.dumps(measure(options.models[0], options.side, options)))
         return
     print(f"{options.tokens} tokens, {options.layers} layers, {options.threads} threads")
-    print(f"{'model':<12}{'edgewise':>20}{'original':>20}{'time':>8}{'memory':>8}")
+    print(
+        f"{'model':<12}" + "".join(f"{side:>20}" for side in SIDES) + "   time, free   memory, free"
+    )
     for name in options.models or MODELS:
         results: dict[str, list[dict[str, float] | None]] = {side: [] for side in SIDES}
         for _ in range(options.rounds):
@@ -182,9 +227,10 @@ def main() -> None:
             seconds, peak = best[side]["seconds"], best[side]["peak"] / 2**20
             cells.append(f"{seconds:8.2f} s {peak:6.0f} MiB")
         if len(best) == len(SIDES):
-            ours, original = (best[side] for side in SIDES)
+            ours, original, free = (best[side] for side in SIDES)
             for key in ("seconds", "peak"):
-                cells.append(f"{original[key] / ours[key]:7.2f}x")
+                ratios = (original[key] / side[key] for side in (ours, free))
+                cells.append("".join(f"{ratio:8.2f}x" for ratio in ratios))
         print(f"{name:<12}" + "".join(cells), flush=True)
 
 

@@ -129,6 +129,24 @@ def test_gpt_compiles() -> None:
     agrees(model, [(torch.randint(50, (2, n)),) for n in (64, 48)])
 
 
+@pytest.mark.parametrize("engine", ["rows", "tiles"])
+def test_a_compiled_step_of_training_draws_other_dropout_in_each_call(engine: str) -> None:
+    pattern = graphs.window(2)
+    step = Step(lambda x: ew.attend(x, x, x, pattern, dropout=0.5, engine=engine))
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+    outputs = []
+    for seed in range(3):
+        x = torch.randn(24, 8)
+        both = []
+        for run in (compiled, step):
+            torch.manual_seed(seed)
+            out = run(x)
+            both += [out, torch.autograd.grad(out.square().sum(), step.map.weight)[0]]
+        torch.testing.assert_close(both[:2], both[2:], rtol=1e-4, atol=1e-5)
+        outputs.append(both[0])
+    assert not torch.equal(outputs[0] == 0, outputs[1] == 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["sizes", "membership"])
 def test_a_graph_network_compiles_for_a_batch(form: str) -> None:

@@ -212,10 +212,8 @@ OF_PACKED_GRAPHS += ["san", "tree_lstm", "tree_transformer", "graph_bert", "rela
 """They compute distances, eigenvectors or sizes of the graphs of a batch in the call."""
 OF_LEARNED_GRAPHS = ["reformer", "pinsage"]
 """Their graph depends on the states, or is made of random walks."""
-MAKE_PATTERNS = ["longformer", "bigbird", "bp_transformer"]
-"""They make patterns in the call, whose edges the compiler cannot count."""
 
-NOT_COMPILED = {*OF_PACKED_GRAPHS, *OF_LEARNED_GRAPHS, *MAKE_PATTERNS, *RECURRENT, "adaptive_span"}
+NOT_COMPILED = {*OF_PACKED_GRAPHS, *OF_LEARNED_GRAPHS, *RECURRENT, "adaptive_span"}
 NOT_EXPORTED = {*OF_PACKED_GRAPHS, "graph_network", "reformer", "bp_transformer"}
 NOT_EXPORTED -= {"graph_bert", "fully_adjacent", "tree_lstm"}
 

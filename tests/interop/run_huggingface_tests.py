@@ -4,8 +4,8 @@
 
 FOLDER is a checkout of ``transformers`` at the installed version; to use the version of the
 checkout, put ``FOLDER/src`` on PYTHONPATH. Its tests need ``parameterized``, ``accelerate``,
-``httpx`` and ``pytest-timeout``. They run twice: as ``transformers`` is, and with the plugin
-``huggingface_backend``. Tests that read a hub are skipped, or fail in both.
+``httpx``, ``timeout-decorator`` and ``pytest-timeout``. They run twice: as ``transformers`` is, and
+with the plugin ``huggingface_backend``. Tests that read a hub are skipped, or fail in both.
 """
 
 from __future__ import annotations

@@ -1122,6 +1122,18 @@ def check_graph(graph: Any, argument: str = "graph") -> Pattern:
     raise ArgumentError(argument, expected="a graph or a pattern", got=got, remedy=remedy)
 
 
+def call_for_graph(function: Callable[..., T], *args: object) -> T:
+    """Return ``function(*args)``, whose arguments are patterns and numbers, and result has graphs.
+
+    Compiled code contains the result as a constant, so it has no break where a model makes graphs.
+    """
+    if torch.compiler.is_dynamo_compiling():
+        from edgewise.graphs.traced import call_traced
+
+        return call_traced(function, *args)
+    return function(*args)
+
+
 def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:
     """Return the graph with these numbers of nodes, on this device; a pattern is bound to them."""
     if (

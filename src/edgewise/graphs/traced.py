@@ -1,13 +1,14 @@
-"""``Pattern.bind`` in code that ``torch.compile`` traces.
+"""Graphs in code that ``torch.compile`` traces.
 
 Imported during tracing only: ``torch.compiler.disable`` imports the compiler, which takes long.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -16,6 +17,7 @@ from edgewise._utils.dispatch_modes import while_tracing
 if TYPE_CHECKING:
     from edgewise.graphs.graph import Graph, Pattern
 
+R = TypeVar("R")
 
 TRACED = SimpleNamespace()
 """Object that stores graphs as attributes, from which compiled code reads them."""
@@ -31,6 +33,21 @@ def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) ->
     name = f"graph_{id(graph)}"
     setattr(TRACED, name, graph)
     return name
+
+
+@while_tracing
+def _call_while_tracing(function: Callable[..., object], *args: object) -> str:
+    """Store ``function(*args)`` on ``TRACED``, and return the attribute's name."""
+    result = function(*args)
+    name = f"result_{id(result)}"
+    setattr(TRACED, name, result)
+    return name
+
+
+def call_traced(function: Callable[..., R], *args: object) -> R:
+    """Return ``function(*args)`` as a constant of code that is compiled again for other values."""
+    result: R = getattr(TRACED, _call_while_tracing(function, *args))
+    return result
 
 
 @torch.compiler.disable(reason="create patterns outside of compiled code")  # type: ignore[untyped-decorator]

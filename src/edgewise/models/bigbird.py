@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
+from operator import index
 from typing import Literal, get_args
 
 import numpy as np
@@ -39,7 +40,7 @@ from edgewise.graphs import (
     hubs,
     window,
 )
-from edgewise.graphs.graph import bind_graph
+from edgewise.graphs.graph import call_for_graph
 from edgewise.layers import (
     AttentionBlock,
     FeedForward,
@@ -317,6 +318,8 @@ class BigBirdBackbone(SingleTextBackbone):
     ) -> None:
         super().__init__()
         self.layers, self.graphs = nn.ModuleList(layers), list(graphs)
+        # Without random blocks, all heads share one pattern.
+        self.graphs_without_random = [replace(pattern, heads=1, seed=None) for pattern in graphs]
         self.random_attention = random_attention
         self.graph = graph if graph is None else check_graph(graph)
 
@@ -336,40 +339,46 @@ class BigBirdBackbone(SingleTextBackbone):
             return self._run(x, None)
         rows, sizes = sequences.packed()
         if rows is None:
-            return self._run(x, [(size, size) for size in sizes])
+            return self._run(x, tuple((size, size) for size in sizes))
         _check_padding_is_last(sequences)
-        states = self._run(x.flatten(0, 1)[rows], [(sequences.count, size) for size in sizes])
+        texts = tuple((sequences.count, size) for size in sizes)
+        states = self._run(x.flatten(0, 1)[rows], texts)
         return with_padding(states, rows, x)
 
-    def _run(self, x: Tensor, texts: list[tuple[int, int]] | None) -> Tensor:
+    def _run(self, x: Tensor, texts: tuple[tuple[int, int], ...] | None) -> Tensor:
         """Apply the layers."""
-        count = x.shape[-2]
-        for layer, layer_pattern in zip(self.layers, self.graphs, strict=True):
-            pattern = layer_pattern
-            if self.random_attention == "training" and not self.training:
-                # In evaluation without random blocks, all heads share one pattern.
-                pattern = replace(pattern, heads=1, seed=None)
-            lengths = {count} if texts is None else {tokens for tokens, _ in texts}
-            if all(pattern.is_whole(tokens) for tokens in lengths):
-                pattern = replace(pattern, heads=1)
+        count = index(x.shape[-2])
+        is_random = self.training or self.random_attention == "always"
+        patterns = self.graphs if is_random else self.graphs_without_random
+        for layer, pattern in zip(self.layers, patterns, strict=True):
             graphs = [
-                (packed_graph(pattern_copy, count, texts, x.device), times)
-                for pattern_copy, times in pattern.copies(lengths)
+                (graph.to(x.device), times)
+                for graph, times in call_for_graph(block_graphs, pattern, count, texts)
             ]
             x = layer(x, graphs[0][0], repeats=graphs[1:])
         return x
 
 
-def packed_graph(
-    pattern: BlockSparse, count: int, texts: list[tuple[int, int]] | None, device: torch.device
-) -> Graph:
-    """Concatenate the graphs of all heads, over all texts or over one text of ``count`` tokens."""
-    if texts is None:
-        nodes = pattern.heads * count
-        return bind_graph(pattern, nodes, nodes, device)
-    by_text = [pattern.head_graphs(tokens, real) for tokens, real in texts]
-    graphs = [by_head[head] for head in range(pattern.heads) for by_head in by_text]
-    return batch(graphs).to(device)
+def block_graphs(
+    pattern: BlockSparse, count: int, texts: tuple[tuple[int, int], ...] | None
+) -> list[tuple[Graph, int]]:
+    """Return a graph whose edges count once, and graphs whose edges count several more times.
+
+    Each is the concatenation of the graphs of all heads, over all texts, given by their numbers of
+    tokens with and without padding, or over one text of ``count`` tokens.
+    """
+    lengths = {count} if texts is None else {tokens for tokens, _ in texts}
+    if all(pattern.is_whole(tokens) for tokens in lengths):
+        pattern = replace(pattern, heads=1)
+    graphs = []
+    for copies, times in pattern.copies(lengths):
+        if texts is None:
+            graph = copies.bind(copies.heads * count)
+        else:
+            by_text = [copies.head_graphs(tokens, real) for tokens, real in texts]
+            graph = batch([by_head[head] for head in range(copies.heads) for by_head in by_text])
+        graphs.append((graph, times))
+    return graphs
 
 
 def _check_padding_is_last(sequences: SequenceBatch) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from edgewise import TableBias
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import segment_index
 from edgewise.graphs import Graph, Pattern, batch, edges
+from edgewise.graphs.graph import call_for_graph
 from edgewise.layers import (
     LanguageModelHead,
     TextEmbedding,
@@ -110,6 +112,21 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
     return edges(torch.stack([source, target]), len(nodes)), kind
 
 
+def packed_partitions(
+    sizes: tuple[int, ...], near: int, causal: bool
+) -> tuple[Graph, Tensor, Tensor]:
+    """Return the graph of packed texts of these sizes, the types of its edges, and which nodes are
+    tokens. The nodes of each text are its tokens, then its spans.
+    """
+    partitions = [partition_graph(size, near, causal) for size in sizes if size]
+    members, edge_types = zip(*partitions, strict=True) if partitions else ((), ())
+    graph = members[0] if len(members) == 1 else batch(members)
+    kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
+    counts = [[size, sum(nodes_per_level(size)) - size] for size in sizes if size]
+    is_token = segment_index(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
+    return graph, kind, is_token
+
+
 def _neighbour_edges(
     tokens: Tensor, counts: Sequence[int], near: int, causal: bool
 ) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
@@ -184,7 +201,7 @@ class SpanBackbone(SingleTextBackbone):
         if sequences.cache is not None:
             return self._continue(x, sequences)
         if sequences.sizes is None and not sequences.has_padding:
-            return self._run(x, [sequences.count])
+            return self._run(x, [index(sequences.count)])
         rows, sizes = sequences.packed()
         if rows is None:
             return self._run(x, sizes)
@@ -197,14 +214,14 @@ class SpanBackbone(SingleTextBackbone):
         self._check_length(tokens)
         graph, kind = growth_graph(past, tokens, self.near)
         graph, bias = graph.to(x.device), TableBias(kind.to(x.device), self.table)
-        index = completion_rank(torch.arange(past, tokens, device=x.device))
-        index = index - (graph.num_sources - graph.num_targets)
+        rank = completion_rank(torch.arange(past, tokens, device=x.device))
+        rank = rank - (graph.num_sources - graph.num_targets)
         nodes = x.new_zeros(*x.shape[:-2], graph.num_targets, x.shape[-1])
-        nodes = nodes.index_copy(-2, index, x)
+        nodes = nodes.index_copy(-2, rank, x)
         for layer in self.layers:
             nodes = layer(nodes, graph, bias=bias, cache=sequences.cache)
         sequences.advance()
-        return nodes.index_select(-2, index)
+        return nodes.index_select(-2, rank)
 
     def _check_length(self, tokens: int) -> None:
         if tokens > self.length:
@@ -218,18 +235,13 @@ class SpanBackbone(SingleTextBackbone):
     def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
         """Apply the layers to packed texts of these sizes."""
         self._check_length(max(sizes, default=0))
-        partitions = [partition_graph(size, self.near, self.causal) for size in sizes if size]
-        members = [graph for graph, _ in partitions]
-        graph = members[0] if len(members) == 1 else batch(members)
-        edge_types = [kind for _, kind in partitions]
-        kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
-        bias = TableBias(kind.to(x.device), self.table)
-        # The nodes of each text are its tokens, then its spans.
-        counts = [[size, sum(nodes_per_level(size)) - size] for size in sizes if size]
-        is_token = segment_index(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
-        index = is_token.nonzero().flatten().to(x.device)
+        graph, kind, is_token = call_for_graph(
+            packed_partitions, tuple(sizes), self.near, self.causal
+        )
+        graph, bias = graph.to(x.device), TableBias(kind.to(x.device), self.table)
+        tokens = is_token.nonzero().flatten().to(x.device)
         nodes = x.new_zeros(*x.shape[:-2], len(is_token), x.shape[-1])
-        nodes = nodes.index_copy(-2, index, x)
+        nodes = nodes.index_copy(-2, tokens, x)
         for layer in self.layers:
-            nodes = layer(nodes, graph.to(x.device), bias=bias)
-        return nodes.index_select(-2, index)
+            nodes = layer(nodes, graph, bias=bias)
+        return nodes.index_select(-2, tokens)

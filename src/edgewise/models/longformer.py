@@ -28,7 +28,7 @@ from edgewise.attention.hooks import Nodes, head_outputs_are_changed, nodes_are
 from edgewise.encodings import Learned
 from edgewise.graphs import Graph, Pattern, batch, check_graph, complete, hubs, window
 from edgewise.graphs.batch import Sizes
-from edgewise.graphs.graph import bind_graph
+from edgewise.graphs.graph import bind_graph, call_for_graph
 from edgewise.layers import (
     AttentionBlock,
     FeedForward,
@@ -314,8 +314,9 @@ class LongformerBackbone(nn.Module):
         local: dict[Pattern, Graph] = {}  # Layers with the same window share a graph.
         for layer, pattern in zip(self.layers, patterns, strict=True):
             if pattern not in local:
-                layer_graph = _add_hub_sources(pattern, hubs_by_text, sizes)
-                local[pattern] = bind_graph(layer_graph, x.shape[-2], x.shape[-2], x.device)
+                count = x.shape[-2]
+                layer_graph = call_for_graph(_local_graph, pattern, hubs_by_text, sizes, count)
+                local[pattern] = layer_graph.to(x.device)
             x = layer(x, local[pattern], hubs=hubs, hub_graph=hub_graph)
         return x
 
@@ -347,17 +348,20 @@ def _positions(mask: Tensor) -> list[int]:
     return positions
 
 
-def _add_hub_sources(
-    pattern: Pattern, hubs_by_text: Sequence[Sequence[int]], sizes: list[int] | None
-) -> Pattern:
-    """Return the pattern plus edges from the global tokens (hubs) of a text to all its tokens."""
+def _local_graph(
+    pattern: Pattern, hubs_by_text: Sequence[Sequence[int]], sizes: list[int] | None, count: int
+) -> Graph:
+    """Return the graph of a pattern, with edges from the global tokens (hubs) of each text to all
+    tokens of the text.
+    """
     if sizes is None:
-        return pattern | hubs(hubs_by_text[0], reads=False)
+        return (pattern | hubs(hubs_by_text[0], reads=False)).bind(count)
     sources = [
         hubs(text_hubs, reads=False).bind(size)
         for text_hubs, size in zip(hubs_by_text, sizes, strict=True)
     ]
-    return (pattern if isinstance(pattern, Graph) else batch(pattern, sizes)) | batch(sources)
+    of_texts = pattern if isinstance(pattern, Graph) else batch(pattern, sizes)
+    return (of_texts | batch(sources)).bind(count)
 
 
 class LongformerModel(TextModel):

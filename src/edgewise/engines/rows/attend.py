@@ -92,7 +92,7 @@ ARGUMENTS = (
     Argument("scale", "float", put_number),
     Argument("slope", "float", put_number),
     Argument("dropout", "float", put_number),
-    Argument("seed", "int", put_number),
+    Argument("seed", "SymInt", put_number),
     Argument("first_edge", "int", put_number),
     Argument("with_lse", "bool", put_nothing),
 )

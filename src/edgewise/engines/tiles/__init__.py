@@ -186,7 +186,7 @@ class TilesAttend(AttentionOperator):
         Argument("pairs", "int", put_nothing),
         Argument("scale", "float?", put_nothing),
         Argument("dropout", "float", put_number),
-        Argument("seed", "int", put_number),
+        Argument("seed", "SymInt", put_number),
         Argument("first_edge", "int", put_number),
         Argument("with_lse", "bool", put_nothing),
     )

@@ -13,10 +13,11 @@ from transformers.models.big_bird.modeling_big_bird import (
     BigBirdSelfAttention,
 )
 
-from edgewise.graphs import Graph
 from edgewise.interop.huggingface.accelerated.full import EdgewiseBigBirdSelfAttention
 from edgewise.interop.huggingface.attention import collects_weights
-from edgewise.models.bigbird import BlockSparse, attend_to_blocks, packed_graph
+from edgewise.models.bigbird import BlockSparse, attend_to_blocks, block_graphs
+
+cached_graphs = lru_cache(maxsize=32)(block_graphs)
 
 
 class EdgewiseBigBirdBlockSparseAttention(BigBirdBlockSparseAttention):  # type: ignore[misc]
@@ -53,7 +54,10 @@ class EdgewiseBigBirdBlockSparseAttention(BigBirdBlockSparseAttention):  # type:
             pattern = BlockSparse(self.block_size, self.num_random_blocks, 1, None, self.max_seqlen)
         has_padding = not bool(is_token.all())
         texts = tuple((count, size) for size in sizes.tolist()) if has_padding else None
-        graphs = block_graphs(pattern, count, texts, hidden_states.device)
+        graphs = [
+            (graph.to(hidden_states.device), times)
+            for graph, times in cached_graphs(pattern, count, texts)
+        ]
         query, key, value = (
             linear(hidden_states).unflatten(-1, (heads, self.attention_head_size))
             for linear in (self.query, self.key, self.value)
@@ -80,18 +84,3 @@ KINDS: dict[type[nn.Module], type[nn.Module]] = {
     BigBirdSelfAttention: EdgewiseBigBirdSelfAttention,
     BigBirdBlockSparseAttention: EdgewiseBigBirdBlockSparseAttention,
 }
-
-
-@lru_cache(maxsize=32)
-def block_graphs(
-    pattern: BlockSparse,
-    count: int,
-    texts: tuple[tuple[int, int], ...] | None,
-    device: torch.device,
-) -> list[tuple[Graph, int]]:
-    """Return graphs whose edges count once, and graphs whose edges count several more times."""
-    lengths = {count} if texts is None else {tokens for tokens, _ in texts}
-    return [
-        (packed_graph(copies, count, None if texts is None else list(texts), device), times)
-        for copies, times in pattern.copies(lengths)
-    ]
