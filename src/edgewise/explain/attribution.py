@@ -89,9 +89,9 @@ class Case:
         score_copies: function that returns the score of the answer in each of n copies of the
             input, ``[n]``, which is one graph without edges between copies; ``"removed"`` then
             removes a different part from each copy. ``None``: one part per forward pass.
-        score_without: function of a mask ``[M]`` of members that returns the scores without them,
-            if the model also reads members outside of its attention. ``None``: nodes do not attend
-            to them.
+        score_without: function of a mask ``[M]`` of members and of pairs of members ``[2, P]``
+            (each may be ``None``) that returns the scores for the input without these members and
+            the edges between these pairs. ``None``: no node attends to them.
         exact_pairs: pairs of members ``[2, R]`` without which ``"left_out"`` computes the score
             again, because the score also depends on their edges outside of the model's layers.
         edge_names: name of the edges between two members, smaller index first, such as the
@@ -121,7 +121,7 @@ class Case:
     class_token: bool = False
     best: Method | None = None
     score_copies: Callable[[int], Tensor] | None = None
-    score_without: Callable[[Tensor], Tensor] | None = None
+    score_without: Callable[[Tensor | None, Tensor | None], Tensor] | None = None
     exact_pairs: Tensor | None = None
     edge_names: Mapping[tuple[int, int], str] = dataclass_field(default_factory=dict)
 
@@ -258,14 +258,14 @@ def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
     """Compute the scores ``[C]`` without some members (mask ``[M]``) or edges (pairs ``[2, P]``).
 
-    No node attends to the removed members, in any layer or in pooling; edges are removed in both
-    directions.
+    Without ``score_without``, no node attends to the removed members, in any layer or in pooling.
+    Edges are removed in both directions.
     """
     if members is None and pairs is not None and case.field is not None:
         return case.field.without(pairs)
-    if members is not None and case.score_without is not None:
+    if case.score_without is not None:
         with torch.no_grad():
-            return case.score_without(members)
+            return case.score_without(members, pairs)
     with torch.no_grad(), intercepting(Removal(case, members, pairs)):
         return case.score()
 

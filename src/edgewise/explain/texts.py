@@ -14,8 +14,10 @@ from edgewise._utils.errors import ArgumentError
 from edgewise.explain.record import LayerRecord
 from edgewise.graphs import edges
 
-SPACES = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n"})
-"""Characters by which the vocabularies of GPT-2 and of SentencePiece write white space."""
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+BYTES = {chr(byte): byte for byte in PRINTED}
+BYTES |= {chr(256 + i): byte for i, byte in enumerate(sorted({*range(256)}.difference(PRINTED)))}
+"""Bytes by the characters with which the vocabulary of GPT-2 writes them."""
 
 
 def arguments_of_text(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +93,19 @@ def token_labels(
         tokens = tokenizer.convert_ids_to_tokens(ids.tolist())
     names = map(str, range(len(ids)) if tokens is None else tokens)
     pairs = zip(names, is_real.tolist(), strict=True)
-    return [name.translate(SPACES) for name, real in pairs if real]
+    return [token_text(name) for name, real in pairs if real]
+
+
+def token_text(token: str) -> str:
+    """Return the text of a token of GPT-2, whose characters are bytes of UTF-8, or of SentencePiece,
+    which writes a space as "▁". Other tokens, and parts of a character, do not change.
+    """
+    if all(character in BYTES for character in token):
+        try:
+            return bytes(map(BYTES.__getitem__, token)).decode()
+        except UnicodeDecodeError:
+            return token
+    return token.replace("▁", " ")
 
 
 def is_token(arguments: Mapping[str, Any], name: str, count: int) -> Tensor:
