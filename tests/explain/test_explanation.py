@@ -252,7 +252,7 @@ def test_labels_are_the_text_that_a_trained_tokenizer_split(name: str) -> None:
         assert " ".join(words).replace(" ##", "") == text.lower()
         assert any(word.startswith("##") for word in words)
     else:
-        assert "".join(words) == text
+        assert "".join(words) == text.replace("ï", r"\xc3\xaf"), "two tokens, of a byte each"
         assert len(words) < len(text)
     assert_named(shown)
     for layer in shown.recorded:
@@ -260,7 +260,7 @@ def test_labels_are_the_text_that_a_trained_tokenizer_split(name: str) -> None:
         total.index_add_(0, layer.edge_index[1], layer.weights.reshape(-1, 2))
         torch.testing.assert_close(total, torch.ones_like(total), msg="no weight is on padding")
     if name == "Bart":
-        assert "".join(shown.target_labels[1:-1]) == "un café"
+        assert "".join(shown.target_labels[1:-1]) == "un café", "é is one token"
         assert shown.labels_of(shown.recorded[2]) == (shown.target_labels, shown.labels)
     else:
         assert explain.explanation(model, inputs).labels == shown.labels, "without the tokenizer"
