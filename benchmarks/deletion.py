@@ -157,14 +157,17 @@ def _of_steps(
 
 def comparison(members: Tensor, deleted: Tensor) -> tuple[float, float, float, float]:
     """Return rank correlation, fraction of equal signs, and whether the strongest member is the
-    first, and one of the first three, by deletion.
+    first, and one of the first three, by deletion. Equal effects of all parts have no ranks, NaN.
     """
     strongest = deleted[members.abs().argmax()].abs()
     rank = int((deleted.abs() >= strongest).sum())
     is_same = (members.sign() == deleted.sign()).float().mean()
-    correlation = (
-        float(spearmanr(members, deleted).statistic) if members.unique().numel() > 1 else 0.0
-    )
+    if deleted.eq(deleted[0]).all():
+        correlation = torch.nan
+    elif members.eq(members[0]).all():
+        correlation = 0.0
+    else:
+        correlation = float(spearmanr(members, deleted).statistic)
     return correlation, float(is_same), float(rank == 1), float(rank <= 3)
 
 
@@ -197,8 +200,8 @@ def main() -> None:
     print(f"{'deletion':8} {'method':20} {'Spearman':>15} {'equal signs':>15} first  of three")
     for (name, method), values in rows.items():
         table = torch.tensor(values)
-        rank, signs, first, three = table.mean(0).tolist()
-        spreads = table.std(0).tolist()
+        table = table[~table.isnan().any(1)]
+        (rank, signs, first, three), spreads = table.mean(0).tolist(), table.std(0).tolist()
         print(
             f"{name:8} {method:20} {rank:6.3f} ± {spreads[0]:.3f} {signs:8.3f} ± {spreads[1]:.3f}"
             f" {first:6.2f} {three:6.2f}",

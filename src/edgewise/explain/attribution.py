@@ -92,6 +92,7 @@ class Case:
         score_without: function of a mask ``[M]`` of members and of pairs of members ``[2, P]``
             (each may be ``None``) that returns the scores for the input without these members and
             the edges between these pairs. ``None``: no node attends to them.
+        replacement: what replaces a removed part in ``score_without``, for descriptions.
         exact_pairs: pairs of members ``[2, R]`` without which ``"left_out"`` computes the score
             again, because the score also depends on their edges outside of the model's layers.
         edge_names: name of the edges between two members, smaller index first, such as the
@@ -122,6 +123,7 @@ class Case:
     best: Method | None = None
     score_copies: Callable[[int], Tensor] | None = None
     score_without: Callable[[Tensor | None, Tensor | None], Tensor] | None = None
+    replacement: str = ""
     exact_pairs: Tensor | None = None
     edge_names: Mapping[tuple[int, int], str] = dataclass_field(default_factory=dict)
 
@@ -473,6 +475,8 @@ def _removed(case: Case, pairs: Tensor) -> Contributions:
 
 def _decreases(case: Case, parts: Tensor) -> Tensor:
     """Return the decrease of the score without each member ``[R]`` or pair ``[2, R]``, ``[R]``."""
+    if not parts.shape[-1]:  # such as the bonds of methane
+        return torch.zeros(0)
     at_once = 1 if case.score_copies is None else max(1, NODES_AT_ONCE // len(case.member))
     scores = []
     for chunk in parts.split(at_once, -1):
@@ -486,7 +490,7 @@ def _decreases(case: Case, parts: Tensor) -> Tensor:
             out = without(packed, removed)
         scores.append(out.reshape(count, -1).sum(1))
     with torch.no_grad():
-        decreases = case.score().sum() - torch.cat([torch.zeros(0), *scores])
+        decreases = case.score().sum() - torch.cat(scores)
     return decreases.to(torch.get_default_dtype())
 
 

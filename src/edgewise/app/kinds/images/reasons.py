@@ -51,4 +51,7 @@ def image_class(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
         out = scores()
     member = torch.arange(math.prod(grid))
     case = class_case(predictor, out, scores, member, patch_labels(*grid), class_token=True)
-    yield replace(case, score_without=case.score) if merges_patches(predictor.model) else case
+    if merges_patches(predictor.model):
+        colour = "the mean colour of the image"
+        case = replace(case, score_without=case.score, replacement=colour)
+    yield case

@@ -102,7 +102,9 @@ def molecule_properties(predictor: MoleculeProperties, value: Any, _: int) -> It
     for case in target_cases(
         predictor, out, scores, torch.arange(len(labels)), labels, by_edge=True
     ):
-        yield case if len(labels) == 1 else replace(case, score_without=case.score)
+        if len(labels) > 1:
+            case = replace(case, score_without=case.score, replacement="hydrogens")
+        yield case
 
 
 def hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:

@@ -43,4 +43,5 @@ def forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
             is_odds=False,
             best="integrated_gradients",
             score_without=partial(score, ahead),
+            replacement="the mean of the history",
         )

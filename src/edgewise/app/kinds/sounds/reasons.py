@@ -37,4 +37,4 @@ def sound_class(predictor: SoundClasses, value: Any, _: int) -> Iterator[Case]:
     with torch.no_grad():
         out = scores()
     case = class_case(predictor, out, scores, member, labels)
-    yield replace(case, score_without=case.score)
+    yield replace(case, score_without=case.score, replacement="silence")
