@@ -160,7 +160,7 @@ def comparison(members: Tensor, deleted: Tensor) -> tuple[float, float, float, f
     first, and one of the first three, by deletion. Equal effects of all parts have no ranks, NaN.
     """
     strongest = deleted[members.abs().argmax()].abs()
-    rank = int((deleted.abs() >= strongest).sum())
+    rank = 1 + int((deleted.abs() > strongest + 1e-4 * deleted.abs().max()).sum())
     is_same = (members.sign() == deleted.sign()).float().mean()
     if deleted.eq(deleted[0]).all():
         correlation = torch.nan

@@ -99,12 +99,10 @@ def molecule_properties(predictor: MoleculeProperties, value: Any, _: int) -> It
 
     with torch.no_grad():
         out = scores()
-    for case in target_cases(
-        predictor, out, scores, torch.arange(len(labels)), labels, by_edge=True
-    ):
-        if len(labels) > 1:
-            case = replace(case, score_without=case.score, replacement="hydrogens")
-        yield case
+    member = torch.arange(len(labels))
+    for case in target_cases(predictor, out, scores, member, labels, by_edge=True):
+        deleting = replace(case, score_without=case.score, replacement="hydrogens")
+        yield case if len(labels) == 1 else deleting
 
 
 def hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
