@@ -111,7 +111,7 @@ class Case:
         torch.Size([3])
     """
 
-    score: Callable[[], Tensor]
+    score: Callable[..., Tensor]
     member: Tensor
     labels: Sequence[str]
     answer: str = ""
