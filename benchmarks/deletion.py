@@ -1,17 +1,27 @@
-"""Effects of ``removed`` beside those of really deleting the word or atom from the input.
+"""Effects of parts that are deleted from the input itself, beside the contributions of each method.
 
-    python -m benchmarks.deletion RUN --input FILE [--cases 100]
+    python -m benchmarks.deletion RUN [--input FILE] [--cases 100]
 
-RUN predicts a class of texts, or a property of molecules. ``removed`` masks a part in the graph of
-the model: no node attends to it. Deletion writes a new text without the word, or a new molecule
-without the atom, whose neighbours get hydrogens, and predicts again. Atoms without which the
-molecule is not connected are left out. For each input, the effects on the log-odds of the class, or
-on the property, are compared by Spearman's rank correlation and by the fraction of equal signs.
+RUN predicts a class of texts, recordings or 8 × 8 digits, a property of molecules, or a series. The
+parts are deleted one at a time, without using the graph of the model:
+
+* word: a new text without it.
+* atom: a new molecule without it, whose neighbours get hydrogens. Atoms without which the molecule
+  is not connected are left out.
+* tenth of a second: zeros instead of its samples (silent), or a recording without them (cut).
+* patch: its mean over images (mean), or black.
+* value of a series: the mean of the history, for the first and the last forecast.
+
+The effects on the log-odds of the class, or on the number, are compared with the contributions of
+each method by Spearman's rank correlation and by the fraction of equal signs (mean ± standard
+deviation over inputs), and by how often the part with the largest absolute contribution has the
+largest absolute effect, or one of the three largest.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,12 +32,21 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 import edgewise
-from benchmarks.fidelity import inputs_of
+from benchmarks.fidelity import METHODS, inputs_of
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.explain import cases
+from edgewise.app.kinds.images.predict import ImageClasses
 from edgewise.app.kinds.molecules.predict import MoleculeProperties
+from edgewise.app.kinds.series.predict import Forecasts
+from edgewise.app.kinds.sounds.files import Recording, read_recording
+from edgewise.app.kinds.sounds.predict import SoundClasses
 from edgewise.app.predict.cases import log_odds, model_call
-from edgewise.explain.attribution import without
+from edgewise.explain.attribution import Case, contributions
+
+FEWEST = 3
+"""Minimum number of deleted parts of an input."""
+Effects = dict[str, tuple[Tensor, Tensor]]
+"""Parts ``[R]`` and the decrease ``[R]`` of the score without each, by the kind of deletion."""
 
 
 def texts_without(words: list[str]) -> dict[int, str]:
@@ -54,57 +73,140 @@ def molecules_without(smiles: str) -> dict[int, str]:
     return rest
 
 
-def effects(predictor: Any, value: Any) -> tuple[Tensor, Tensor] | None:
-    """Return the decrease of the score by ``removed`` and by deletion of each part, ``[R]`` each.
+def recordings_without(recording: Recording, tenths: int) -> dict[str, dict[int, Recording]]:
+    """Return the recording with each tenth of a second silent, and without it."""
+    samples, rate = recording
+    silent, cut = {}, {}
+    for tenth in range(tenths):
+        start, stop = round(tenth * 0.1 * rate), round((tenth + 1) * 0.1 * rate)
+        before, after = samples[:start], samples[stop:]
+        zeros = torch.zeros(len(samples) - len(before) - len(after))
+        silent[tenth] = Recording(torch.cat([before, zeros, after]), rate)
+        cut[tenth] = Recording(torch.cat([before, after]), rate)
+    return {"silent": silent, "cut": cut}
 
-    Returns None if fewer than three parts can be deleted, or a text is not its words.
-    """
-    (case,) = cases(predictor, value)
+
+def effects(predictor: Any, value: Any) -> Iterator[tuple[Case, Effects]]:
+    """Yield cases of an input, with the effects of deleting parts from it."""
+    explained = cases(predictor, value)
+    if isinstance(predictor, Forecasts):
+        yield from _of_steps(predictor, value, explained)
+        return
+    (case,) = explained
+    examples: dict[str, dict[int, Any]]
     if isinstance(predictor, MoleculeProperties):
         rest = molecules_without(str(predictor.show(value)))
+        examples = {"deleted": {part: predictor.prepare(text) for part, text in rest.items()}}
+    elif isinstance(predictor, SoundClasses):
+        deleted = recordings_without(read_recording(Path(value)), len(case.labels))
+        values = predictor.preprocessing.values
+        examples = {
+            name: {part: predictor.recipe.data.to_tokens(x, values) for part, x in rest.items()}
+            for name, rest in deleted.items()
+        }
+    elif isinstance(predictor, ImageClasses):
+        examples = _of_patches(predictor, value, len(case.labels))
     else:
         rest = texts_without(list(case.labels)) if " ".join(case.labels) == value else {}
-    if len(rest) < 3:
-        return None
-    removed = torch.nn.functional.one_hot(torch.tensor([*rest]), len(case.labels)).bool()
+        examples = {"deleted": {part: predictor.prepare(text) for part, text in rest.items()}}
     with torch.no_grad():
-        out = model_call(predictor, predictor.prepare(value))[1]
-        rows = model_call(predictor, *map(predictor.prepare, rest.values()))[1]
-        masked = torch.cat([case.score() - without(case, part) for part in removed])
-        if case.is_odds:
-            return masked, case.score() - log_odds(rows, out.argmax(1).expand(len(rows)))
-        return masked, case.score() - rows[:, 0]
+        answer = model_call(predictor, predictor.prepare(value))[1].argmax(1)
+        by_deletion = {}
+        for name, without in examples.items():
+            if len(without) >= FEWEST:
+                out = model_call(predictor, *without.values())[1]
+                rows = log_odds(out, answer.expand(len(out))) if case.is_odds else out[:, 0]
+                by_deletion[name] = torch.tensor([*without]), case.score() - rows
+        yield case, by_deletion
 
 
-def comparisons(run: edgewise.app.runs.Run, path: Path) -> Iterator[tuple[float, float]]:
-    """Yield the rank correlation and the fraction of equal signs for each input of a file."""
-    for value in inputs_of(run, path):
-        try:
-            pair = effects(run.predictor, value)
-        except ArgumentError:
-            continue
-        if pair is not None:
-            masked, deleted = pair
-            is_same = masked.sign() == deleted.sign()
-            yield float(spearmanr(masked, deleted).statistic), float(is_same.float().mean())
+def _of_patches(predictor: Any, image: Any, count: int) -> dict[str, dict[int, Tensor]]:
+    """Return the image with each patch replaced by its mean over digits, and by black."""
+    digits = islice(inputs_of_digits(predictor), 40)
+    mean = torch.stack([predictor.prepare(digit) for digit in digits]).mean(0)
+    black, x = predictor.prepare(image.point(lambda _: 0)), predictor.prepare(image)
+    side = x.shape[-1] // round(count**0.5)
+    replaced: dict[str, dict[int, Tensor]] = {"mean": {}, "black": {}}
+    for name, fill in (("mean", mean), ("black", black)):
+        for patch in range(count):
+            top, left = (side * n for n in divmod(patch, x.shape[-1] // side))
+            where = slice(top, top + side), slice(left, left + side)
+            replaced[name][patch] = x.clone()
+            replaced[name][patch][..., *where] = fill[..., *where]
+    return replaced
+
+
+def inputs_of_digits(predictor: Any) -> Iterator[Any]:
+    """Yield the digits of :func:`benchmarks.fidelity.inputs_of`."""
+    yield from inputs_of(argparse.Namespace(predictor=predictor), None)  # type: ignore[arg-type]
+
+
+def _of_steps(
+    predictor: Forecasts, values: Any, explained: list[Case]
+) -> Iterator[tuple[Case, Effects]]:
+    """Yield the first and the last forecast of a history, with its decrease without each step."""
+    with torch.no_grad():
+        (history,), out = model_call(predictor, predictor.prepare(values))
+        steps = torch.arange(history.shape[-1])
+        replaced = history.repeat(len(steps), 1)
+        replaced[steps, steps] = history.mean()
+        decrease = out - predictor.model(replaced)
+    for ahead in (0, -1):
+        yield explained[ahead], {"mean": (steps, decrease[:, ahead])}
+
+
+def comparison(members: Tensor, deleted: Tensor) -> tuple[float, float, float, float]:
+    """Return rank correlation, fraction of equal signs, and whether the strongest member is the
+    first, and one of the first three, by deletion. Equal effects of all parts have no ranks, NaN.
+    """
+    strongest = deleted[members.abs().argmax()].abs()
+    rank = 1 + int((deleted.abs() > strongest + 1e-4 * deleted.abs().max()).sum())
+    is_same = (members.sign() == deleted.sign()).float().mean()
+    if deleted.eq(deleted[0]).all():
+        correlation = torch.nan
+    elif members.eq(members[0]).all():
+        correlation = 0.0
+    else:
+        correlation = float(spearmanr(members, deleted).statistic)
+    return correlation, float(is_same), float(rank == 1), float(rank <= 3)
 
 
 def main() -> None:
-    """Print mean and standard deviation of both measures over the inputs."""
+    """Print the agreement of each method with deletion."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", type=Path, help="run folder")
-    parser.add_argument("--input", type=Path, metavar="FILE", required=True, help="inputs")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="inputs")
     parser.add_argument("--cases", type=int, default=100, help="number of inputs")
     arguments = parser.parse_args()
     run = edgewise.load(arguments.run)
-    rows = torch.tensor(list(islice(comparisons(run, arguments.input), arguments.cases)))
-    rows = rows[~rows.isnan().any(1)]
-    (rank, signs), (rank_spread, signs_spread) = rows.mean(0).tolist(), rows.std(0).tolist()
-    print(f"{arguments.run.name}: {len(rows)} inputs")
-    print(f"Spearman correlation {rank:.3f} ± {rank_spread:.3f}, median {rows[:, 0].median():.3f}")
-    print(f"equal signs {signs:.3f} ± {signs_spread:.3f}")
+    rows = defaultdict(list)
+    count = 0
+    for value in inputs_of(run, arguments.input):
+        try:
+            explained = [(case, by) for case, by in effects(run.predictor, value) if by]
+        except ArgumentError:
+            continue
+        for case, by_deletion in explained:
+            for method in METHODS:
+                members = contributions(case, method).members
+                for name, (parts, deleted) in by_deletion.items():
+                    rows[name, method].append(comparison(members[parts], deleted))
+        count += bool(explained)
+        if count == arguments.cases:
+            break
+    print(f"{arguments.run.name}: {count} inputs")
+    print(f"{'deletion':8} {'method':20} {'Spearman':>15} {'equal signs':>15} first  of three")
+    for (name, method), values in rows.items():
+        table = torch.tensor(values)
+        table = table[~table.isnan().any(1)]
+        (rank, signs, first, three), spreads = table.mean(0).tolist(), table.std(0).tolist()
+        print(
+            f"{name:8} {method:20} {rank:6.3f} ± {spreads[0]:.3f} {signs:8.3f} ± {spreads[1]:.3f}"
+            f" {first:6.2f} {three:6.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -124,17 +124,20 @@ def test_deleted_words_and_atoms_are_not_in_the_input(tmp_path: Path) -> None:
         pytest.importorskip(package)
     assert deletion.molecules_without("CCO") == {0: "CO", 2: "CC"}, "one molecule remains"
     run = edgewise.load(small_runs.sentences(tmp_path / "run"))
-    pair = deletion.effects(run.predictor, "a big film")
-    assert pair is not None
+    ((_, by_deletion),) = deletion.effects(run.predictor, "a big film")
+    words, effects = by_deletion["deleted"]
+    assert words.tolist() == [0, 1, 2]
     (answer,), rest = run.predict(["a big film"]), run.predict(["big film", "a film", "a big"])
     before = torch.tensor(answer["probability"]).logit()
     chances = [
         row["probability"] if row["label"] == answer["label"] else 1 - row["probability"]
         for row in rest
     ]
-    torch.testing.assert_close(
-        pair[1], before - torch.tensor(chances).logit(), atol=1e-4, rtol=1e-3
-    )
+    expected = before - torch.tensor(chances).logit()
+    torch.testing.assert_close(effects, expected, atol=1e-4, rtol=1e-3)
+    assert deletion.comparison(effects, effects) == pytest.approx((1.0, 1.0, 1.0, 1.0))
+    rank, signs, first, of_three = deletion.comparison(-effects, effects)
+    assert (rank, signs, first, of_three) == pytest.approx((-1.0, 0.0, 1.0, 1.0))
 
 
 @pytest.mark.slow

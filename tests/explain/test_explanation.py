@@ -122,10 +122,19 @@ def test_a_model_without_a_run_has_numbers() -> None:
 
 
 def test_positions_of_patches() -> None:
-    with_token = grid_positions(5)
-    assert with_token is not None
+    with_token = grid_positions(2, 2, class_token=True)
     assert with_token.tolist() == [[-1, 1], [0, 0], [1, 0], [0, -1], [1, -1]]
-    assert grid_positions(7) is None
+
+
+def test_merged_patches_have_the_shape_of_the_image() -> None:
+    model = models.swin((8, 16), 1, 3, patch=2, width=8, depths=(1, 1), heads=2, window=2).eval()
+    shown = explain.explanation(model, torch.randn(1, 1, 8, 16))
+    first, merged = shown.recorded
+    assert shown.labels_of(first)[0][8] == "row 2, column 1"
+    assert shown.labels_of(merged)[0] == [
+        f"row {row}, column {column}" for row in (1, 2) for column in (1, 2, 3, 4)
+    ]
+    assert shown.positions_of(merged)[4].tolist() == [0, -1]
 
 
 def tokenizer() -> Any:
@@ -143,11 +152,11 @@ TEXT = "<s> the Ġfilm ▁is dull </s>"
 TOKENS = ["<s>", "the", " film", " is", "dull", "</s>"]
 
 
-def hugging_face(name: str, kind: str) -> Any:
+def hugging_face(name: str, kind: str, vocab_size: int = 7) -> Any:
     """A small model of transformers with random weights."""
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("edgewise.interop.huggingface")
-    sizes: dict[str, Any] = {"vocab_size": 7, "pad_token_id": 0, "bos_token_id": 1}
+    sizes: dict[str, Any] = {"vocab_size": vocab_size, "pad_token_id": 0, "bos_token_id": 1}
     if name == "Bart":
         sizes |= {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "eos_token_id": 2}
         sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
@@ -194,6 +203,67 @@ def test_a_text_of_transformers_has_its_tokens_without_padding(name: str, side: 
     source, target = some.recorded[0].edge_index
     assert target.unique().tolist() == [2]
     torch.testing.assert_close(some.recorded[0].weights.reshape(-1, 2), found[2, source])
+
+
+SENTENCES = ["The café plays an old film.", "Playing the naïve part", "an older film, replayed"]
+
+
+def trained_tokenizer(name: str) -> Any:
+    """A tokenizer of transformers whose vocabulary is learnt from sentences: WordPiece, or BPE of
+    bytes.
+    """
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+    start, end, pad, unknown = special = ["[CLS]", "[SEP]", "[PAD]", "[UNK]"]
+    parts = tokenizers.pre_tokenizers, tokenizers.trainers
+    if name == "Bert":
+        tool = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=unknown))
+        tool.normalizer = tokenizers.normalizers.BertNormalizer(strip_accents=False)
+        tool.pre_tokenizer = parts[0].BertPreTokenizer()
+        trainer = parts[1].WordPieceTrainer(vocab_size=60, special_tokens=special)
+    else:
+        tool = tokenizers.Tokenizer(tokenizers.models.BPE())
+        tool.pre_tokenizer = parts[0].ByteLevel(add_prefix_space=False)
+        trainer = parts[1].BpeTrainer(
+            vocab_size=290, special_tokens=special, initial_alphabet=parts[0].ByteLevel.alphabet()
+        )
+    tool.train_from_iterator(SENTENCES, trainer)
+    if name != "GPT2":
+        tool.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{start} $A {end}", special_tokens=[(start, 0), (end, 1)]
+        )
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tool, pad_token=pad)
+
+
+@pytest.mark.parametrize("name", ["Bert", "GPT2", "Bart"])
+def test_labels_are_the_text_that_a_trained_tokenizer_split(name: str) -> None:
+    tool, text = trained_tokenizer(name), "The naïve film plays"
+    model = hugging_face(name, "ForConditionalGeneration" if name == "Bart" else "Model", len(tool))
+    inputs = tool(text, return_tensors="pt", padding="max_length", max_length=30)
+    count = int(inputs["attention_mask"].sum())
+    given = {**inputs}
+    if name == "Bart":
+        target = tool("un café", return_tensors="pt")
+        given["decoder_input_ids"] = target["input_ids"]
+    shown = explain.explanation(model, given, tokenizer=tool)
+    assert len(shown.labels) == count
+    words = shown.labels if name == "GPT2" else shown.labels[1:-1]
+    if name == "Bert":
+        assert " ".join(words).replace(" ##", "") == text.lower()
+        assert any(word.startswith("##") for word in words)
+    else:
+        assert "".join(words) == text.replace("ï", r"\xc3\xaf"), "two tokens, of a byte each"
+        assert len(words) < len(text)
+    assert_named(shown)
+    for layer in shown.recorded:
+        total = torch.zeros(layer.graph.num_targets, 2)
+        total.index_add_(0, layer.edge_index[1], layer.weights.reshape(-1, 2))
+        torch.testing.assert_close(total, torch.ones_like(total), msg="no weight is on padding")
+    if name == "Bart":
+        assert "".join(shown.target_labels[1:-1]) == "un café", "é is one token"
+        assert shown.labels_of(shown.recorded[2]) == (shown.target_labels, shown.labels)
+    else:
+        assert explain.explanation(model, inputs).labels == shown.labels, "without the tokenizer"
 
 
 def test_lists_and_slow_tokenizers() -> None:

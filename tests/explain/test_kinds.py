@@ -167,6 +167,40 @@ def test_parts_removed_from_copies_have_the_effects_of_single_removals(
     torch.testing.assert_close(packed.members, one_by_one.members, atol=1e-5, rtol=1e-4)
 
 
+def test_a_removed_atom_or_bond_is_deleted_from_the_molecule(run_of: RunOf) -> None:
+    run = run_of("molecules")
+    (case,) = cases(run.predictor, "OCc1cc[nH]c1")
+    removed = explain.contributions(case, "removed")
+
+    def effect(smiles: str) -> Any:
+        whole, rest = (row["y"] for row in run.predict(["OCc1cc[nH]c1", smiles]))
+        return pytest.approx(whole - rest, abs=1e-4)
+
+    assert removed.members[0] == effect("Cc1cc[nH]c1")
+    assert removed.members[1] == effect("O.c1cc[nH]c1"), "two molecules remain"
+    assert removed.members[5] == effect("OCC(C=C)=C"), "the ring is open, and not aromatic"
+    bond = removed.pairs.T.tolist().index([1, 2])
+    assert removed.edges[bond] == effect("OC.c1cc[nH]c1")
+    ring = removed.pairs.T.tolist().index([4, 5])
+    assert removed.edges[ring] == effect("OCC(C=C)=CN")
+    assert explain.contributions(cases(run.predictor, "C")[0], "removed").members.isfinite().all()
+
+
+def test_a_removed_tenth_of_a_second_is_silent(run_of: RunOf, tmp_path: Path) -> None:
+    from scipy.io import wavfile
+
+    run, tone = run_of("sounds"), torch.arange(2000).sin()
+    wavfile.write(tmp_path / "tone.wav", 8000, tone.numpy())
+    (case,) = cases(run.predictor, tmp_path / "tone.wav")
+    found = explain.contributions(case, "removed").members
+    assert len(found) == 3
+    tone[800:1600] = 0
+    wavfile.write(tmp_path / "silent.wav", 8000, tone.numpy())
+    (silent,) = cases(run.predictor, tmp_path / "silent.wav")
+    assert silent.answer == case.answer
+    torch.testing.assert_close(found[1:2], case.score() - silent.score(), atol=1e-2, rtol=1e-2)
+
+
 def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> None:
     run = run_of("links")
     model, value = run.model, run.predictor.prepare("m3")

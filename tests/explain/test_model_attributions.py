@@ -72,6 +72,47 @@ def test_target_tokens_are_no_source_tokens_if_they_are_as_many(method: Any) -> 
     torch.testing.assert_close(equal.members, longer.members)
 
 
+def test_the_last_row_is_that_of_the_last_target_token() -> None:
+    torch.manual_seed(0)
+    model = models.transformer(20, width=16, depth=1, heads=2, ffn_dim=16).eval()
+    source, target = torch.randint(20, (2, 1, 5))
+    last, counted = (
+        explain.attributions(model, source, decoder_input_ids=target, target=(0, row, 2))
+        for row in (-1, 4)
+    )
+    torch.testing.assert_close(last.members, counted.members)
+
+
+def test_ids_that_a_decoder_computes_are_no_source_tokens() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 20, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
+    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    config = transformers.BartConfig(**sizes)
+    model = transformers.BartModel._from_config(config, attn_implementation="edgewise").eval()
+    ids = torch.randint(4, 20, (1, 5))
+    with pytest.raises(ArgumentError, match="`decoder_input_ids`"):
+        explain.attributions(model, ids, target=(0, 1, 2))
+    keywords = {"decoder_input_ids": ids, "decoder_attention_mask": torch.ones_like(ids)}
+    found = explain.attributions(model, ids, target=(0, 1, 2), method="relevance", **keywords)
+    assert found.members.shape == (5,)
+    assert found.members.isfinite().all()
+
+
+def test_patches_of_swin_are_removed_from_all_stages() -> None:
+    torch.manual_seed(0)
+    model = models.swin((8, 16), 3, 5, patch=2, width=8, depths=(1, 1), heads=2, window=2).eval()
+    image = torch.randn(1, 3, 8, 16)
+    found = explain.attributions(model, image, target=2)
+    assert (found.method, found.members.shape) == ("removed", (32,))
+    with torch.no_grad():
+        grey = image.clone()
+        grey[..., 2:4, 4:6] = image.mean((-2, -1), keepdim=True)  # the second row, third column
+        expected = model(image)[0, 2] - model(grey)[0, 2]
+    torch.testing.assert_close(found.members[10], expected)
+    with pytest.raises(ArgumentError, match="PatchEmbedding of Edgewise"):
+        explain.attributions(nn.Conv2d(3, 1, 8), image, target=0)
+
+
 ROW = 0, 7, 3
 """Text, token and class of the explained output."""
 

@@ -89,9 +89,10 @@ class Case:
         score_copies: function that returns the score of the answer in each of n copies of the
             input, ``[n]``, which is one graph without edges between copies; ``"removed"`` then
             removes a different part from each copy. ``None``: one part per forward pass.
-        score_without: function of a mask ``[M]`` of members that returns the scores without them,
-            if the model also reads members outside of its attention. ``None``: nodes do not attend
-            to them.
+        score_without: function of a mask ``[M]`` of members and of pairs of members ``[2, P]``
+            (each may be ``None``) that returns the scores for the input without these members and
+            the edges between these pairs. ``None``: no node attends to them.
+        replacement: what replaces a removed part in ``score_without``, for descriptions.
         exact_pairs: pairs of members ``[2, R]`` without which ``"left_out"`` computes the score
             again, because the score also depends on their edges outside of the model's layers.
         edge_names: name of the edges between two members, smaller index first, such as the
@@ -110,7 +111,7 @@ class Case:
         torch.Size([3])
     """
 
-    score: Callable[[], Tensor]
+    score: Callable[..., Tensor]
     member: Tensor
     labels: Sequence[str]
     answer: str = ""
@@ -121,7 +122,8 @@ class Case:
     class_token: bool = False
     best: Method | None = None
     score_copies: Callable[[int], Tensor] | None = None
-    score_without: Callable[[Tensor], Tensor] | None = None
+    score_without: Callable[[Tensor | None, Tensor | None], Tensor] | None = None
+    replacement: str = ""
     exact_pairs: Tensor | None = None
     edge_names: Mapping[tuple[int, int], str] = dataclass_field(default_factory=dict)
 
@@ -258,14 +260,14 @@ def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
     """Compute the scores ``[C]`` without some members (mask ``[M]``) or edges (pairs ``[2, P]``).
 
-    No node attends to the removed members, in any layer or in pooling; edges are removed in both
-    directions.
+    Without ``score_without``, no node attends to the removed members, in any layer or in pooling.
+    Edges are removed in both directions.
     """
     if members is None and pairs is not None and case.field is not None:
         return case.field.without(pairs)
-    if members is not None and case.score_without is not None:
+    if case.score_without is not None:
         with torch.no_grad():
-            return case.score_without(members)
+            return case.score_without(members, pairs)
     with torch.no_grad(), intercepting(Removal(case, members, pairs)):
         return case.score()
 
@@ -473,6 +475,8 @@ def _removed(case: Case, pairs: Tensor) -> Contributions:
 
 def _decreases(case: Case, parts: Tensor) -> Tensor:
     """Return the decrease of the score without each member ``[R]`` or pair ``[2, R]``, ``[R]``."""
+    if not parts.shape[-1]:  # such as the bonds of methane
+        return torch.zeros(0)
     at_once = 1 if case.score_copies is None else max(1, NODES_AT_ONCE // len(case.member))
     scores = []
     for chunk in parts.split(at_once, -1):
@@ -486,7 +490,7 @@ def _decreases(case: Case, parts: Tensor) -> Tensor:
             out = without(packed, removed)
         scores.append(out.reshape(count, -1).sum(1))
     with torch.no_grad():
-        decreases = case.score().sum() - torch.cat([torch.zeros(0), *scores])
+        decreases = case.score().sum() - torch.cat(scores)
     return decreases.to(torch.get_default_dtype())
 
 

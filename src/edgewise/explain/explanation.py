@@ -37,10 +37,10 @@ class Explanation:
         positions: coordinates ``[N, 2]`` of the nodes, or ``None``.
         answer: prediction as text; empty without a run.
         target_labels: in a pair of sequences, the tokens of the target.
-        details: ``"image"``, the input ``[C, H, W]``; ``"patches"``, their number; ``"smiles"`` and
-            ``"bonds"``, pairs of atoms, with ``"orders"``; ``"node"``, the index of the explained
-            node; ``"classes"``, names of classes and the class of each node; ``"values"`` of time
-            steps; ``"input"``, the input as text.
+        details: ``"image"``, the input ``[C, H, W]``; ``"patches"``, their rows and columns;
+            ``"smiles"`` and ``"bonds"``, pairs of atoms, with ``"orders"``; ``"node"``, the index
+            of the explained node; ``"classes"``, names of classes and the class of each node;
+            ``"values"`` of time steps; ``"input"``, the input as text.
         reasons: attributions of all answers, which a page shows first.
 
     Example:
@@ -74,7 +74,27 @@ class Explanation:
             source = self.labels if layer.is_cross else self.target_labels
         elif layer.is_cross and self.kind == "sequence":
             source = []
-        return node_names(target, targets, self.kind), node_names(source, sources, self.kind)
+        names = [(target, targets), (source, sources)]
+        if self.kind == "image":  # Layers of Swin attend to merged patches.
+            names = [(self._patches(labels, count), count) for labels, count in names]
+        of_targets, of_sources = (node_names(labels, count, self.kind) for labels, count in names)
+        return of_targets, of_sources
+
+    def _patches(self, labels: list[str], count: int) -> list[str]:
+        """Return the names of ``count`` patches, whose number may not be that of the labels."""
+        grid = None if len(labels) == count else self.grid(count)
+        return labels if grid is None else patch_labels(*grid, class_token=count > math.prod(grid))
+
+    def grid(self, count: int) -> tuple[int, int] | None:
+        """Return the rows and columns of ``count`` patches, which may include a class token; None
+        if these are no grid with the shape of the image.
+        """
+        height, width = self.details.get("patches", (1, 1))
+        for patches in (count, count - 1):
+            rows = math.isqrt(max(0, patches) * height // width)
+            if rows and rows * rows * width == patches * height:
+                return rows, patches // rows
+        return None
 
     def positions_of(self, layer: LayerRecord) -> Tensor | None:
         """Return the coordinates of the target nodes of a layer, or ``None`` if unknown."""
@@ -82,7 +102,10 @@ class Explanation:
         if self.positions is not None and len(self.positions) == count:
             return self.positions
         if self.kind == "image":
-            return grid_positions(count)
+            grid = self.grid(count)
+            return (
+                None if grid is None else grid_positions(*grid, class_token=count > math.prod(grid))
+            )
         positions = layer.graph.positions()
         return positions if positions is not None and len(positions) == count else None
 
@@ -255,48 +278,43 @@ def explain_pixels(
 ) -> Explanation:
     """Return the explanation of an image ``[C, H, W]``, with the coordinates of its patches."""
     count = recorded.layers[0].graph.num_sources
-    grids = (module.grid for module in model.modules() if isinstance(module, PatchEmbedding))
-    rows, columns = next(grids, (math.isqrt(count), math.isqrt(count)))
-    if count - rows * columns not in (0, 1):
+    grid = grid_of(model) or (math.isqrt(count), math.isqrt(count))
+    if count - math.prod(grid) not in (0, 1):
         names = node_names([], count, "graph")
         return Explanation(recorded, names, "image", None, answer, details={"image": image})
-    labels = patch_labels(rows, columns)
-    if count > len(labels):
-        labels = ["class token", *labels]
-    positions = grid_positions(count, columns)
-    details = {"image": image, "patches": rows * columns}
+    class_token = count > math.prod(grid)
+    labels = patch_labels(*grid, class_token=class_token)
+    positions = grid_positions(*grid, class_token=class_token)
+    details = {"image": image, "patches": grid}
     return Explanation(recorded, labels, "image", positions, answer, details=details)
+
+
+def grid_of(model: nn.Module) -> tuple[int, int] | None:
+    """Return the rows and columns of the patches that an image model embeds; None without them."""
+    grids = (module.grid for module in model.modules() if isinstance(module, PatchEmbedding))
+    return next(grids, None)
 
 
 def node_names(labels: Sequence[str], count: int, kind: Kind) -> list[str]:
     """Return a name for each node of a layer: the labels, or numbers if they are not as many."""
     if len(labels) == count:
         return list(labels)
-    side = math.isqrt(count)
-    if kind == "image" and side and count - side * side in (0, 1):
-        patches = patch_labels(side, side)
-        return ["class token", *patches] if count > len(patches) else patches
     if count == 1 and kind in ("graph", "molecule"):
         return [f"whole {kind}"]
     labels = labels if len(labels) < count else []
     return [*labels, *map(str, range(len(labels), count))]
 
 
-def patch_labels(rows: int, columns: int) -> list[str]:
+def patch_labels(rows: int, columns: int, *, class_token: bool = False) -> list[str]:
     """Return the names of the patches of an image, in raster order."""
+    names = [f"row {n // columns + 1}, column {n % columns + 1}" for n in range(rows * columns)]
     if rows == 1:
-        return [f"patch {column + 1}" for column in range(columns)]
-    return [f"row {n // columns + 1}, column {n % columns + 1}" for n in range(rows * columns)]
+        names = [f"patch {column + 1}" for column in range(columns)]
+    return ["class token", *names] if class_token else names
 
 
-def grid_positions(count: int, columns: int | None = None) -> Tensor | None:
-    """Return coordinates ``[N, 2]`` of image patches and a class token; None without a grid."""
-    side = math.isqrt(count)
-    rows, columns = (side, side) if columns is None else (count // columns, columns)
-    if not columns or count - rows * columns not in (0, 1):
-        return None
+def grid_positions(rows: int, columns: int, *, class_token: bool = False) -> Tensor:
+    """Return coordinates ``[N, 2]`` of image patches, and of a class token before them."""
     index = torch.arange(rows * columns)
     patches = torch.stack([index % columns, -(index // columns)], dim=1).float()
-    if count == rows * columns:
-        return patches
-    return torch.cat([torch.tensor([[-1.0, 1.0]]), patches])
+    return torch.cat([torch.tensor([[-1.0, 1.0]]), patches]) if class_token else patches

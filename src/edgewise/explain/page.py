@@ -591,8 +591,8 @@ class _Page:
         colours = [grey[min(channel, len(grey) - 1)] for channel in range(3)]
         rgba = np.stack([*colours, np.full_like(colours[0], 255)], axis=-1)
         # Skip the class token, which precedes the patches.
-        count = self.explanation.details.get("patches", math.isqrt(len(unit)) ** 2)
-        positions = unit[len(unit) - count :]
+        grid = self.explanation.grid(len(unit))
+        positions = unit if grid is None else unit[len(unit) - math.prod(grid) :]
         patch = [_spacing(positions[:, axis]) for axis in range(2)]
         low_corner, high_corner = positions.min(0), positions.max(0)
         extent = [

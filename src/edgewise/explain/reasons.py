@@ -96,7 +96,9 @@ def attribution(
         )
     score = "log-odds of the prediction" if case.is_odds else "predicted value"
     meaning = f"decrease of the {score} without the part"
-    if scores.method not in ("removed", "left_out"):
+    if scores.method == "removed" and case.replacement:
+        meaning = f"decrease of the {score} with {case.replacement} instead of the part"
+    elif scores.method not in ("removed", "left_out"):
         meaning = f"{scores.method.replace('_', ' ')} of the part"
         if scores.method in ("attention", "rollout"):
             meaning += ", as a fraction of all weights"

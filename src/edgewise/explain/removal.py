@@ -1,4 +1,4 @@
-"""Forward passes without some members (parts of the input) or edges."""
+"""Forward passes without some members (parts of the input) or edges, and images without patches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise._utils.ragged import ranges, starts
 from edgewise.attention.hooks import ACTIVE, Interceptor, intercepting, nodes_of
 from edgewise.explain.calls import Step, Tape
 from edgewise.graphs import Edges, Graph
 from edgewise.graphs.graph import select_edges
+from edgewise.models.swin import Merge
 
 if TYPE_CHECKING:
     from edgewise.explain.attribution import Case
@@ -225,3 +226,16 @@ def _subgraph(graph: Graph, targets: Tensor, edges: Tensor) -> Graph:
 
 def _merged(step: Step, targets: Tensor, out: Tensor) -> Tensor:
     return step.out.index_copy(-3, targets, out.to(step.out.dtype))
+
+
+def merges_patches(model: nn.Module) -> bool:
+    """Return whether later layers of an image model attend to merged patches."""
+    return any(isinstance(module, Merge) for module in model.modules())
+
+
+def without_patches(image: Tensor, patches: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Return images ``[..., C, H, W]`` whose patches in the mask ``[N]`` have their mean colour."""
+    mask = patches.view(grid)
+    for axis, count in enumerate(grid):
+        mask = mask.repeat_interleave(image.shape[axis - 2] // count, axis)
+    return torch.where(mask, image.mean((-2, -1), keepdim=True), image)

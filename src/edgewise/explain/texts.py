@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -14,8 +15,10 @@ from edgewise._utils.errors import ArgumentError
 from edgewise.explain.record import LayerRecord
 from edgewise.graphs import edges
 
-SPACES = str.maketrans({"Ġ": " ", "▁": " ", "Ċ": "\n"})
-"""Characters by which the vocabularies of GPT-2 and of SentencePiece write white space."""
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+BYTES = {chr(byte): byte for byte in PRINTED}
+BYTES |= {chr(256 + i): byte for i, byte in enumerate(sorted({*range(256)}.difference(PRINTED)))}
+"""Bytes by the characters with which the vocabulary of GPT-2 writes them."""
 
 
 def arguments_of_text(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +94,33 @@ def token_labels(
         tokens = tokenizer.convert_ids_to_tokens(ids.tolist())
     names = map(str, range(len(ids)) if tokens is None else tokens)
     pairs = zip(names, is_real.tolist(), strict=True)
-    return [name.translate(SPACES) for name, real in pairs if real]
+    return token_texts([name for name, real in pairs if real])
+
+
+def token_texts(tokens: Sequence[str]) -> list[str]:
+    r"""Return the texts of tokens of GPT-2, whose characters are bytes of UTF-8, and of
+    SentencePiece, which writes a space as "▁". Bytes of a split character are written "\xc3".
+    """
+    texts = []
+    for is_split, group in groupby(tokens, lambda token: _utf8([token]) is None):
+        names = list(group)
+        if is_split and _utf8(names) is not None:
+            texts += [_bytes(name).decode(errors="backslashreplace") for name in names]
+        else:
+            texts += [name if is_split else _utf8([name]) or name for name in names]
+    return [text.replace("▁", " ") for text in texts]
+
+
+def _bytes(token: str) -> bytes:
+    return bytes(map(BYTES.__getitem__, token))
+
+
+def _utf8(tokens: Sequence[str]) -> str | None:
+    """Return the text whose bytes the tokens write, or None if they are not whole characters."""
+    try:
+        return b"".join(map(_bytes, tokens)).decode()
+    except (KeyError, UnicodeDecodeError):
+        return None
 
 
 def is_token(arguments: Mapping[str, Any], name: str, count: int) -> Tensor:

@@ -15,7 +15,8 @@ from edgewise.app.predict.properties import Properties
 from edgewise.app.train.text.tokenizer import special_ids
 from edgewise.explain.attribution import Case, outputs_of
 
-Scores = Callable[[], Tensor]
+Scores = Callable[..., Tensor]
+"""Function that returns scores; arguments, if any, name removed parts (``Case.score_without``)."""
 
 
 def model_call(predictor: Any, *examples: Any) -> tuple[tuple[Any, ...], Tensor]:
@@ -34,7 +35,7 @@ def log_odds(scores: Tensor, label: Tensor) -> Tensor:
 
 def row_odds(scores: Scores, row: int, label: int) -> Scores:
     """Return a function that computes the log-odds of one label in one row of the scores."""
-    return lambda: log_odds(scores()[row : row + 1], torch.tensor([label]))
+    return lambda *removed: log_odds(scores(*removed)[row : row + 1], torch.tensor([label]))
 
 
 def output_rows(predictor: Any, value: Any) -> tuple[tuple[Any, ...], Tensor, Scores]:
@@ -77,8 +78,8 @@ def target_cases(
 def class_odds(scores: Scores, columns: slice, label: int, target: Target) -> Scores:
     """Return a function that computes the log-odds of a class from the columns of its target."""
 
-    def odds() -> Tensor:
-        values = scores()[:1, columns]
+    def odds(*removed: Any) -> Tensor:
+        values = scores(*removed)[:1, columns]
         if target.width == 1:  # two classes and one logit
             return values[:, 0] if label else -values[:, 0]
         return log_odds(values, torch.tensor([label]))
@@ -100,7 +101,12 @@ def number_case(
 ) -> Case:
     """Return the case of an output that is a number."""
     return Case(
-        lambda: scores()[0, column : column + 1], member, labels, answer, is_odds=False, **fields
+        lambda *removed: scores(*removed)[0, column : column + 1],
+        member,
+        labels,
+        answer,
+        is_odds=False,
+        **fields,
     )
 
 

@@ -331,7 +331,7 @@ function start(data) {
       matrix: [swatch(blue, "row attends to column"), ...(scene.values.some((value) => value < 0) ? [swatch("var(--negative)", "negative weight")] : [])],
       nodes: data.image ? [focus ? "bright: patches that the framed patch attends to" : swatch(blue, "attention that a patch receives, summed over all patches")] : arrows,
     }[state.view];
-    items.push("darker: larger weight");
+    items.push("stronger colour: larger weight");
     if (scene.forced) items.push("faint: the only source of a target, whose weight is always 1");
     by("legend").replaceChildren(...items.map((item) => (typeof item === "string" ? Object.assign(document.createElement("span"), { textContent: item }) : item)));
     by("classes").hidden = !data.classes;

@@ -309,7 +309,7 @@ export function showReasons(data) {
     const swatch = (background, words) => html("span", {}, Object.assign(html("i", { className: "swatch" }), { style: `background:${background}` }), words);
     const isClass = answer().probability !== null;
     const name = shorten(answer().answer, 24);
-    const more = reasons.drawing === "bars" ? "higher" : "darker";
+    const more = reasons.drawing === "bars" ? "higher" : "stronger colour";
     const items = signed()
       ? [swatch("var(--for)", isClass ? `for ${name}` : "raises the value"), swatch("var(--against)", isClass ? `against ${name}` : "lowers the value"), `${more}: larger effect`]
       : [swatch("var(--for)", `${more}: larger ${method().name}`)];

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds.images.predict import ImageClasses
-from edgewise.app.predict.cases import class_case, output_rows
+from edgewise.app.predict.cases import class_case, model_call
 from edgewise.app.predict.pages import answer_text
 from edgewise.explain.attribution import Case
-from edgewise.explain.explanation import Explanation, explain_pixels, patch_labels
+from edgewise.explain.explanation import Explanation, explain_pixels, grid_of, patch_labels
 from edgewise.explain.record import record
+from edgewise.explain.removal import merges_patches, without_patches
 
 
 def explain_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explanation:
@@ -25,18 +28,30 @@ def explain_image(run: Any, value: Any, recording: Mapping[str, Any]) -> Explana
 
 
 def image_class(predictor: ImageClasses, value: Any, _: int) -> Iterator[Case]:
-    """Yield the patches of an image as reasons for its class."""
-    (images,), out, scores = output_rows(predictor, value)
-    embedding = next((m for m in predictor.model.modules() if hasattr(m, "num_patches")), None)
-    if embedding is None:
+    """Yield the patches of an image as reasons for its class.
+
+    A removed patch of a Swin Transformer gets the mean colour of the image, because its patches are
+    merged outside of attention.
+    """
+    image = predictor.prepare(value)
+    grid = grid_of(predictor.model)
+    if grid is None:
         raise ArgumentError(
             "run",
             expected="an image model with patches, such as vit",
             got=type(predictor.model).__name__,
             remedy="train such a model, for example with `edgewise train digits`",
         )
-    height, width = images.shape[-2:]
-    count = int(embedding.num_patches)  # type: ignore[arg-type]
-    columns = round(math.sqrt(count * width / height))
-    labels = patch_labels(count // columns, columns)
-    yield class_case(predictor, out, scores, torch.arange(count), labels, class_token=True)
+
+    def scores(patches: Tensor | None = None, _: None = None) -> Tensor:
+        shown = image if patches is None else without_patches(image, patches, grid)
+        return model_call(predictor, shown)[1]
+
+    with torch.no_grad():
+        out = scores()
+    member = torch.arange(math.prod(grid))
+    case = class_case(predictor, out, scores, member, patch_labels(*grid), class_token=True)
+    if merges_patches(predictor.model):
+        colour = "the mean colour of the image"
+        case = replace(case, score_without=case.score, replacement=colour)
+    yield case

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import reduce
 from types import ModuleType
@@ -159,6 +159,29 @@ def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]
     with quiet():
         wrong = chem.SanitizeMol(edited, catchErrors=True)
     return "" if wrong else str(chem.MolToSmiles(edited))
+
+
+def without_parts(
+    molecule: Any, atoms: Iterable[int] = (), bonds: Iterable[tuple[int, int]] = ()
+) -> Any:
+    """Return the molecule without some atoms, by index, and bonds, by the indices of their atoms.
+    Hydrogens take the place of the removed neighbours.
+    """
+    chem = rdkit()
+    edited = chem.RWMol(molecule)
+    chem.Kekulize(edited, clearAromaticFlags=True)
+    removed = set(atoms)
+    cut = [bond for bond in bond_atoms(molecule) if removed.intersection(bond)]
+    for first, second in (*bonds, *cut):
+        for atom in (first, second):
+            edited.GetAtomWithIdx(atom).SetNoImplicit(False)  # This adds implicit hydrogens.
+        edited.RemoveBond(first, second)
+    for atom in sorted(removed, reverse=True):
+        edited.RemoveAtom(atom)
+    with quiet():
+        chem.SanitizeMol(edited)
+        chem.AssignStereochemistry(edited, cleanIt=True, force=True)
+    return edited.GetMol()
 
 
 def descriptors(molecule: Any) -> list[float]:

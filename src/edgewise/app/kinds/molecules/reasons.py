@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from edgewise._utils.digits import rounded
-from edgewise.app.kinds.molecules.chem import bond_atoms
+from edgewise.app.kinds.molecules.chem import bond_atoms, without_parts
 from edgewise.app.kinds.molecules.data import packed
 from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, hide
 from edgewise.app.kinds.molecules.predict import (
@@ -20,7 +21,13 @@ from edgewise.app.kinds.molecules.predict import (
     _flags,
     read_smiles,
 )
-from edgewise.app.predict.cases import number_case, output_rows, row_odds, target_cases
+from edgewise.app.predict.cases import (
+    model_call,
+    number_case,
+    output_rows,
+    row_odds,
+    target_cases,
+)
 from edgewise.app.predict.pages import answer_text
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 from edgewise.explain.attribution import Case
@@ -73,11 +80,29 @@ def penalised_logp(predictor: PenalisedLogP, value: Any, _: int) -> Iterator[Cas
 
 
 def molecule_properties(predictor: MoleculeProperties, value: Any, _: int) -> Iterator[Case]:
-    """Yield the atoms of a molecule as reasons for each property."""
-    out, scores = output_rows(predictor, value)[1:]
-    labels = atom_labels(predictor.prepare(value).molecule)
+    """Yield the atoms and bonds of a molecule as reasons for each property.
+
+    A removed atom or bond is deleted from the molecule, and its neighbours get hydrogens, because
+    the features of an atom also describe its neighbours. A single atom is not deleted.
+    """
+    example = predictor.prepare(value)
+    labels = atom_labels(example.molecule)
+
+    def scores(atoms: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
+        remaining = example
+        if atoms is not None or pairs is not None:
+            indices = () if atoms is None else atoms.nonzero()[:, 0].tolist()
+            bonds = () if pairs is None else pairs.T.tolist()
+            molecule = without_parts(example.molecule, indices, bonds)
+            remaining = example._replace(molecule=molecule)
+        return model_call(predictor, remaining)[1]
+
+    with torch.no_grad():
+        out = scores()
     member = torch.arange(len(labels))
-    yield from target_cases(predictor, out, scores, member, labels, by_edge=True)
+    for case in target_cases(predictor, out, scores, member, labels, by_edge=True):
+        deleting = replace(case, score_without=case.score, replacement="hydrogens")
+        yield case if len(labels) == 1 else deleting
 
 
 def hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:

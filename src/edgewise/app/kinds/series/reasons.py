@@ -29,7 +29,7 @@ def forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
     differences = (history - mean).unsqueeze(-1)
     labels = steps_of(series, count)
 
-    def score(ahead: int, removed: Any = False) -> Tensor:
+    def score(ahead: int, removed: Any = False, _: None = None) -> Tensor:
         values = differences.masked_fill(torch.as_tensor(removed)[..., None], 0.0)
         forecast: Tensor = predictor.model(values.squeeze(-1) + mean)[0, ahead, None]
         return forecast
@@ -43,4 +43,5 @@ def forecast(predictor: Forecasts, value: Any, _: int) -> Iterator[Case]:
             is_odds=False,
             best="integrated_gradients",
             score_without=partial(score, ahead),
+            replacement="the mean of the history",
         )

@@ -64,3 +64,10 @@ def tenths(count: int) -> tuple[Tensor, list[str]]:
     tenth = torch.arange(count) // round(0.1 / TOKEN)
     labels = [f"{i / 10:.1f}-{(i + 1) / 10:.1f} s" for i in range(int(tenth[-1]) + 1)]
     return tenth, labels
+
+
+def silenced(recording: Recording, tenths: Tensor) -> Recording:
+    """Return a recording with zeros in some tenths of a second, a mask ``[T]``."""
+    samples, rate = recording
+    tenth = (10 * torch.arange(len(samples)) // rate).clamp(max=len(tenths) - 1)
+    return Recording(samples.masked_fill(tenths[tenth], 0.0), rate)

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from edgewise.app.kinds.sounds.features import tenths
+import torch
+from torch import Tensor
+
+from edgewise.app.kinds.sounds.data import SoundData
+from edgewise.app.kinds.sounds.features import silenced, tenths
+from edgewise.app.kinds.sounds.files import read_recording
 from edgewise.app.kinds.sounds.predict import SoundClasses
-from edgewise.app.predict.cases import class_case, output_rows
+from edgewise.app.predict.cases import class_case, model_call
 from edgewise.explain.attribution import Case
 
 
 def sound_class(predictor: SoundClasses, value: Any, _: int) -> Iterator[Case]:
-    """Yield the tenths of a second of a recording as reasons for its class."""
-    inputs, out, scores = output_rows(predictor, value)
-    member, labels = tenths(len(inputs[0]))
-    yield class_case(predictor, out, scores, member, labels)
+    """Yield the tenths of a second of a recording as reasons for its class.
+
+    A removed tenth is silent. Without its tokens, the graph would have a gap instead.
+    """
+    tokens, data = predictor.prepare(value), predictor.recipe.data
+    assert isinstance(data, SoundData)
+    recording = read_recording(Path(value))
+    member, labels = tenths(len(tokens))
+
+    def scores(removed: Tensor | None = None, _: None = None) -> Tensor:
+        if removed is None:
+            return model_call(predictor, tokens)[1]
+        rest = silenced(recording, removed)
+        return model_call(predictor, data.to_tokens(rest, predictor.preprocessing.values))[1]
+
+    with torch.no_grad():
+        out = scores()
+    case = class_case(predictor, out, scores, member, labels)
+    yield replace(case, score_without=case.score, replacement="silence")
