@@ -85,6 +85,7 @@ OF_KIND = {
     ),
 }
 OF_MODEL = {
+    "gcnii": replace(CORA, values={**CORA.values, "model.depth": 8, "model.dropout": 0.2}),
     "grand": Case("grand-cora", "Cora", steps=100, lr=1e-2),
     # The filter improves the order of the items, but its scores are not trained for this loss.
     "lightgcn": replace(USERS, values={"model.low_pass": 0.0}),
