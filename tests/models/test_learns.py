@@ -93,6 +93,9 @@ OF_MODEL = {
         ("rgcn", "hgt"),
         Case("rgcn-aifb", "AIFB", {"optimizer.decay_only": ""}, steps=40, lr=1e-2),
     ),
+    **dict.fromkeys(
+        ("gated_gcn", "grit", "token_gt"), Case("gin-esol", "esol", {"model.depth": 3})
+    ),
     "multi_graph_transformer": Case("gin-esol", "esol", {"model.heads": 4}),
     **dict.fromkeys(("bert", "bigbird", "universal"), shakespeare(graph="causal()")),
     "roberta": shakespeare(graph="causal()", max_length=66),

@@ -81,7 +81,7 @@ class GraphEncoder(GraphLayer):
             self.position = POSITIONS[position](width, position_size)
         self.layers = nn.ModuleList(layers)
         self.pool = Pool(pool)
-        self.head = nn.Sequential(
+        self.head: nn.Module = nn.Sequential(
             nn.Linear(width, width // 2), nn.ReLU(), nn.Linear(width // 2, out_width)
         )
 

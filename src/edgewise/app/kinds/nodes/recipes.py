@@ -9,6 +9,7 @@ from edgewise import models
 from edgewise.app.kinds.nodes.aifb import Aifb
 from edgewise.app.kinds.nodes.arrays import NodeArrays
 from edgewise.app.kinds.nodes.files import NodeFiles
+from edgewise.app.kinds.nodes.heterophilous import Heterophilous
 from edgewise.app.kinds.nodes.planetoid import Planetoid
 from edgewise.app.kinds.nodes.task import Consistency
 from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
@@ -151,6 +152,40 @@ rgcn_aifb = Recipe(
         "split of AIFB+, best epoch by validation loss",
         seeds=5,
     ),
+)
+
+gated_gcn_minesweeper = Recipe(
+    name="gated-gcn-minesweeper",
+    summary="GatedGCN on minesweeper, or on tolokers with --data.name; --folds: all ten splits",
+    model=partial(models.gated_gcn, width=64, depth=10, position="none", pool="none", dropout=0.2),
+    data=Heterophilous(),
+    task=Classification(),
+    optimizer=OptimizerSettings("adam", lr=3e-3),
+    schedule=CosineSchedule(warmup=0.05),
+    trainer=TrainerSettings(epochs=300, monitor="val/roc_auc", mode="max", clip_norm=1.0),
+    protocol=Protocol(
+        ("test/roc_auc",), "none", "the ten published splits; best epoch by validation", folds=True
+    ),
+)
+
+polynormer_minesweeper = replace(
+    gated_gcn_minesweeper,
+    name="polynormer-minesweeper",
+    summary="Polynormer on minesweeper, or on tolokers with --data.name; --folds: all ten splits",
+    model=partial(
+        models.polynormer,
+        width=64,
+        depth=10,
+        global_depth=3,
+        heads=8,
+        local_steps=100,
+        pool="none",
+        dropout=0.3,
+        input_dropout=0.2,
+    ),
+    optimizer=OptimizerSettings("adam", lr=1e-3),
+    schedule=ConstantSchedule(),
+    trainer=TrainerSettings(epochs=1000, monitor="val/roc_auc", mode="max"),
 )
 
 nodes = Recipe(
