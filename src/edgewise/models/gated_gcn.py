@@ -131,8 +131,7 @@ class GatedGCN(GraphEncoder):
         self.embed_edges = nn.Linear(edge_width or 1, width)
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
-        width = self.embed_edges.in_features
-        edges = self.embed_edges(given_or_ones(edge_attr, graph, width, like=x))
+        edges = self.embed_edges(given_or_ones(edge_attr, graph, self.edge_width or 1, like=x))
         for layer in self.layers:
             x, edges = layer(x, graph, edges)
         return x
