@@ -67,6 +67,7 @@ def test_the_model_by_its_formula() -> None:
     torch.manual_seed(0)
     model = models.gated_gcn(WIDTH, 2, edge_width=EDGE, width=WIDTH, depth=2, position_size=3)
     model = model.double().eval()
+    model.head = nn.Identity()  # A ReLU could hide differences.
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
     x, graph, edge_attr = packed(1)
@@ -79,7 +80,7 @@ def test_the_model_by_its_formula() -> None:
         if layer is model.layers[0]:
             e = e + layer.edge_norm(gates).relu()
         h = layer.network.norm(h + layer.network.sublayer(h))
-    expected = torch.stack([model.head(states.mean(0)) for states in h.split(SIZES)])
+    expected = torch.stack([states.mean(0) for states in h.split(SIZES)])
     out = model(x, graph, edge_attr=edge_attr, batch=SIZES)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-11)
 

@@ -39,6 +39,7 @@ def test_by_its_formula(with_edges: bool) -> None:
     width = EDGE if with_edges else 0
     model = models.grit(WIDTH, 2, edge_width=width, steps=4, width=WIDTH, depth=3, heads=HEADS)
     model = model.double().eval()
+    model.head = nn.Identity()  # A ReLU could hide differences.
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
     x, graph, edge_attr = packed(3)
@@ -55,7 +56,7 @@ def test_by_its_formula(with_edges: bool) -> None:
             e = e.index_put((target, source), model.embed_edges(edge_attr[inside]), accumulate=True)
         for layer in model.layers:
             h, e = dense_layer(layer, h, e, matrix.sum(1))
-        expected.append(model.head(h.sum(0)))
+        expected.append(h.sum(0))
         first += n
     given = {"edge_attr": edge_attr} if with_edges else {}
     out = model(x, graph, batch=SIZES, **given)
