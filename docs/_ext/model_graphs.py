@@ -79,7 +79,7 @@ CONVOLUTIONS: Pictures = (
 RECURRENT: Pictures = (("a chain of 12 tokens", CHAIN),)
 
 MODEL_GRAPHS: dict[str, Pictures] = {
-    **dict.fromkeys(("gcn", "gat", "gatv2", "magna", "grand"), LOOPS),
+    **dict.fromkeys(("gcn", "gcnii", "gat", "gatv2", "magna", "grand"), LOOPS),
     **dict.fromkeys(("gnn", "graphsage", "gin", "monet", "graph_transformer"), PLAIN),
     **dict.fromkeys(("hgt", "rgcn"), PLAIN),
     "edge_transformer": PLAIN,
@@ -88,10 +88,18 @@ MODEL_GRAPHS: dict[str, Pictures] = {
     "exphormer": (("input edges, an expander graph and a virtual node", PICTURES["exphormer"]),),
     "fully_adjacent": (*PLAIN, ("last layer: complete graph", graphs.complete().bind(9))),
     "graph_gat": (*LOOPS, READOUT[1]),
-    **dict.fromkeys(("graph_gin", "graph_gnn", "laplacian_transformer"), READOUT),
+    **dict.fromkeys(("gated_gcn", "graph_gin", "graph_gnn", "laplacian_transformer"), READOUT),
     "graph_network": READOUT,
     "molecule_transformer": READOUT,
     "gps": (*PLAIN, ("attention: complete graph", graphs.complete().bind(9))),
+    "grit": (("complete graph of the nodes", graphs.complete().bind(9)),),
+    "polynormer": (*LOOPS, ("global layers: complete graph", graphs.complete().bind(9))),
+    "esa": (
+        *PLAIN,
+        ("M: two edges are joined if they share a node", graphs.line_graph(INPUT)),
+        ("P: two seeds attend to the 18 edges", graphs.complete().bind(2, 18)),
+    ),
+    "token_gt": (("9 nodes, 18 edges and a graph token", graphs.complete().bind(28)),),
     "graphormer": (("complete graph with a virtual node", PICTURES["graphormer"]),),
     "multi_graph_transformer": (("union of two graphs on the same nodes", _two_kinds()),),
     "san": (

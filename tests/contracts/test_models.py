@@ -30,7 +30,7 @@ WITH_EDGES = [
 ]
 
 
-UNDIRECTED = ("laplacian_transformer", "san")
+UNDIRECTED = ("laplacian_transformer", "san", "token_gt")
 OF_KINDS = ("multi_graph_transformer",)
 """It asks whether features of edges are positive, in any type."""
 LAST_EDGES = ("layers.5.edge_output", "layers.5.edge_norm", "layers.5.edge_network")

@@ -250,13 +250,18 @@ def test_an_encoding_used_in_inference_mode_trains_afterwards(name: str, made_in
 
 
 PACKED = (
+    "esa",
     "exphormer",
     "fully_adjacent",
+    "gated_gcn",
     "gps",
     "graph_bert",
     "graphormer",
+    "grit",
     "laplacian_transformer",
+    "polynormer",
     "san",
+    "token_gt",
     *models.TREE_MODELS,
 )
 READS_NUMBERS = {

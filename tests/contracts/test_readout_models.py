@@ -14,6 +14,7 @@ from edgewise import Graph, graphs, layers, models
 from edgewise.app.train import PackedGraphs
 from edgewise.encodings import Laplacian
 from edgewise.models.san import LearnedSpectrum
+from edgewise.models.token_gt import NodeIdentifiers
 from tests.errors import refused
 
 IN, OUT, BOND, CONDITION = 6, 2, 3, 2
@@ -95,7 +96,7 @@ def test_nodes_and_edges_in_another_order_change_nothing(name: str) -> None:
     edge_order = torch.randperm(graph.num_edges)
     renumbered = graphs.edges(order.argsort()[graph.edge_index[:, edge_order]], len(x))
     moved_bonds = {k: v[edge_order] for k, v in given.items() if k == "edge_attr"}
-    of_vectors = (Laplacian, LearnedSpectrum)  # whose signs and bases are free
+    of_vectors = (Laplacian, LearnedSpectrum, NodeIdentifiers)  # whose signs and bases are free
     codes = {k: e.code(graph) for k, e in model.encodings().items() if isinstance(e, of_vectors)}
     moved_codes = {k: code[order] for k, code in codes.items()}
     moved = model(x[order], renumbered, **given | moved_bonds | moved_codes)

@@ -208,6 +208,7 @@ class OnFixedGraph(nn.Module):
 
 
 OF_PACKED_GRAPHS = ["exphormer", "fully_adjacent", "gps", "graphormer", "laplacian_transformer"]
+OF_PACKED_GRAPHS += ["esa", "gated_gcn", "grit", "polynormer", "token_gt"]
 OF_PACKED_GRAPHS += ["san", "tree_lstm", "tree_transformer", "graph_bert", "relational_transformer"]
 """They compute distances, eigenvectors or sizes of the graphs of a batch in the call."""
 OF_LEARNED_GRAPHS = ["reformer", "pinsage"]

@@ -16,7 +16,8 @@ from edgewise.attention.biases import TableBias
 from edgewise.layers import MultiHeadAttention
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
-from edgewise.models.gps import GINELayer, GPSLayer, Position
+from edgewise.models.gps import GINELayer, GPSLayer
+from edgewise.models.graph_encoder import Position
 from tests.errors import refused
 from tests.layers.test_sparse import sparse
 

@@ -85,12 +85,16 @@ OF_KIND = {
     ),
 }
 OF_MODEL = {
+    "gcnii": replace(CORA, values={**CORA.values, "model.depth": 8, "model.dropout": 0.2}),
     "grand": Case("grand-cora", "Cora", steps=100, lr=1e-2),
     # The filter improves the order of the items, but its scores are not trained for this loss.
     "lightgcn": replace(USERS, values={"model.low_pass": 0.0}),
     **dict.fromkeys(
         ("rgcn", "hgt"),
         Case("rgcn-aifb", "AIFB", {"optimizer.decay_only": ""}, steps=40, lr=1e-2),
+    ),
+    **dict.fromkeys(
+        ("gated_gcn", "grit", "token_gt"), Case("gin-esol", "esol", {"model.depth": 3})
     ),
     "multi_graph_transformer": Case("gin-esol", "esol", {"model.heads": 4}),
     **dict.fromkeys(("bert", "bigbird", "universal"), shakespeare(graph="causal()")),

@@ -41,7 +41,11 @@ from edgewise.encodings.learned import Learned, Learned2d
 from edgewise.encodings.overlap import common_neighbours
 from edgewise.encodings.positions import offsets, packed_positions
 from edgewise.encodings.random_features import RandomFeatures
-from edgewise.encodings.random_walk import RandomWalk, random_walk_probabilities
+from edgewise.encodings.random_walk import (
+    RandomWalk,
+    random_walk_probabilities,
+    relative_random_walk_probabilities,
+)
 from edgewise.encodings.relative import ALiBi, Buckets, RelativeTable, Shaw, TransformerXLRelative
 from edgewise.encodings.rotary import Rotary, rotary_rates
 from edgewise.encodings.sinusoidal import Sinusoidal, sinusoidal_positions
@@ -102,6 +106,7 @@ __all__ = [
     "packed_positions",
     "path_edges",
     "random_walk_probabilities",
+    "relative_random_walk_probabilities",
     "resistance_distances",
     "rotary_rates",
     "scaled_positions",

@@ -107,3 +107,11 @@ def pair_index(graph: Graph, members: Members) -> Tensor:
     first = starts(member_sizes(graph).square())
     pairs = torch.arange(members.nodes.shape[1] ** 2, device=members.nodes.device)
     return first[members.graph_ids, None] + pairs
+
+
+def pair_of_edge(graph: Graph) -> Tensor:
+    """Return the index of each edge among all pairs of nodes of the batch, ``[E]``."""
+    sizes = member_sizes(graph)
+    member = segment_index(sizes, graph.num_targets)[graph.target]
+    target, source = (end - starts(sizes)[member] for end in (graph.target, graph.source))
+    return starts(sizes.square())[member] + target * sizes[member] + source

@@ -1,12 +1,16 @@
-r"""Random-walk encoding: probabilities that a walk from a node is back after 1, …, K steps.
+r"""Random-walk encodings: probabilities that a walk is back at its node, or at another node.
 
-.. math:: \mathrm{code}_i = (M_{ii}, (M^2)_{ii}, …, (M^K)_{ii}), \qquad M = D^{-1} A
+.. math::
+    \mathrm{code}_i = (M_{ii}, (M^2)_{ii}, …, (M^K)_{ii}), \qquad
+    \mathrm{code}_{ij} = (I_{ij}, M_{ij}, …, (M^{K-1})_{ij}), \qquad M = D^{-1} A
 
-The code has no sign ambiguity and does not depend on the node order. It distinguishes rings from
-chains: in a ring of six nodes, a walk of six steps can return around the ring.
+The codes have no sign ambiguity and do not depend on the node order. Those of nodes distinguish
+rings from chains: in a ring of six nodes, a walk of six steps can return around the ring. Those of
+pairs determine the distances of all pairs below K.
 
-Paper: Dwivedi et al., Graph neural networks with learnable structural and positional
-representations, 2022
+Papers: Dwivedi et al., Graph neural networks with learnable structural and positional
+representations, 2022; Ma et al., Graph inductive biases in Transformers without message passing
+(GRIT), 2023 (of pairs)
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_range
 from edgewise.encodings.code import GraphEncoding, check_code
-from edgewise.encodings.members import SQUARE, members_by_size
+from edgewise.encodings.members import SQUARE, member_sizes, members_by_size, pair_index
 from edgewise.graphs import Graph, check_square
 
 
@@ -47,6 +51,38 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
         power = step
         for t in range(steps):
             code[members.nodes, t] = power.diagonal(dim1=1, dim2=2)
+            if t + 1 < steps:
+                power = power @ step
+    return code.float()
+
+
+def relative_random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
+    """Return the probabilities of all pairs ``[P, steps]`` after 0, 1, … steps of a random walk.
+
+    Pairs of nodes are those of ``graphs.complete()`` for each graph of a batch, in its edge order:
+    the walk begins at the target and ends at the source. See :func:`random_walk_probabilities`.
+
+    Raises:
+        ArgumentError: ``steps`` is below 1, or a graph of the batch has more than 8,192 nodes.
+
+    Example:
+        >>> from edgewise import encodings, graphs
+        >>> path = graphs.grid(1, 2).bind(2)
+        >>> encodings.relative_random_walk_probabilities(path, 3)
+        tensor([[1., 0., 1.],
+                [0., 1., 0.],
+                [0., 1., 0.],
+                [1., 0., 1.]])
+    """
+    check_range("steps", steps, "choose for example 21", least=1)
+    count = int(member_sizes(graph).square().sum())
+    code = torch.zeros(count, steps, dtype=torch.double, device=graph.device)
+    for members in members_by_size(graph):
+        step = members.walk()
+        power = torch.eye(step.shape[1], dtype=step.dtype, device=step.device).expand_as(step)
+        pairs = pair_index(graph, members)
+        for t in range(steps):
+            code[pairs, t] = power.flatten(1)
             if t + 1 < steps:
                 power = power @ step
     return code.float()

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from edgewise._utils.ragged import ranges, runs_and_positions, starts
-from edgewise.graphs import Graph, Intervals
 
 
 def with_virtual_nodes(sizes: Tensor) -> tuple[Tensor, Tensor]:
@@ -24,15 +23,6 @@ def real_pairs(sizes: Tensor) -> Tensor:
     graph, node = runs_and_positions(sizes)  # Each real node is the target of one row of pairs.
     row = starts(side.square())[graph] + (node + 1) * side[graph]
     return ranges(row + 1, sizes[graph])
-
-
-def graphs_of_outputs(sizes: Tensor, membership: Graph) -> Tensor:
-    """Return the index of the graph that each output of a membership graph pools, ``[B]``."""
-    assert isinstance(membership, Intervals)
-    # An empty graph starts where the next graph starts.
-    graph_keys = 2 * starts(sizes) + (sizes > 0)
-    output_keys = 2 * membership.start + (membership.stop > membership.start)
-    return torch.searchsorted(graph_keys, output_keys.to(graph_keys.device))
 
 
 def with_virtual_pairs(classes: Tensor, sizes: Tensor, virtual_class: int) -> Tensor:

@@ -25,6 +25,7 @@ from edgewise.graphs.graph import (
 from edgewise.graphs.graph import Window as window
 from edgewise.graphs.grid import Grid as grid
 from edgewise.graphs.hubs import Hubs as hubs
+from edgewise.graphs.line import line_graph
 from edgewise.graphs.permuted import Permuted
 from edgewise.graphs.random import Expander as expander
 from edgewise.graphs.random import Random as random
@@ -97,6 +98,7 @@ __all__ = [
     "grid",
     "hubs",
     "incidence",
+    "line_graph",
     "membership",
     "parse",
     "random",

@@ -25,6 +25,7 @@ from edgewise.layers.pooling import (
     Pool,
     PooledNodes,
     members_of,
+    outputs_of_graphs,
     packed_graph,
 )
 from edgewise.layers.projections import JointLinear, LinearByHead
@@ -131,6 +132,7 @@ __all__ = [
     "is_dense",
     "learned_score",
     "members_of",
+    "outputs_of_graphs",
     "packed_graph",
     "refuse_edge_attr",
     "shares_nodes",

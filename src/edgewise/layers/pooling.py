@@ -186,6 +186,22 @@ def _single_nodes(graph: Graph, *, first: bool) -> Graph:
     return Intervals(start, stop, graph.num_sources)
 
 
+def outputs_of_graphs(states: Tensor, sizes: Tensor, batch: Membership) -> Tensor:
+    """Return one row for each output of ``batch``, as :class:`Pool` does, from states of graphs.
+
+    ``states`` are ``[G, ...]``, and ``sizes`` ``[G]`` the number of nodes of each graph.
+    """
+    if batch is None:
+        return states.squeeze(0)
+    if not isinstance(batch, Graph):
+        return states
+    assert isinstance(batch, Intervals)
+    # An empty graph starts where the next graph starts.
+    graph_keys = 2 * starts(sizes) + (sizes > 0)
+    output_keys = 2 * batch.start + (batch.stop > batch.start)
+    return states[torch.searchsorted(graph_keys, output_keys.to(graph_keys.device))]
+
+
 class AttentionPool(nn.Module):
     r"""Multi-head attention pooling with a learned query.
 

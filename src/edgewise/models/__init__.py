@@ -39,12 +39,15 @@ from edgewise.models.captioner import captioner
 from edgewise.models.compressive import compressive
 from edgewise.models.dynamic_conv import dynamic_conv
 from edgewise.models.edge_transformer import edge_transformer
+from edgewise.models.esa import esa
 from edgewise.models.exphormer import exphormer
 from edgewise.models.forecaster import forecaster
 from edgewise.models.fully_adjacent import fully_adjacent
 from edgewise.models.gat import gat
+from edgewise.models.gated_gcn import gated_gcn
 from edgewise.models.gatv2 import gatv2
 from edgewise.models.gcn import gcn
+from edgewise.models.gcnii import gcnii
 from edgewise.models.gin import gin
 from edgewise.models.gnn import gnn
 from edgewise.models.gps import gps
@@ -58,6 +61,7 @@ from edgewise.models.graph_network import graph_network
 from edgewise.models.graph_transformer import graph_transformer
 from edgewise.models.graphormer import graphormer
 from edgewise.models.graphsage import graphsage
+from edgewise.models.grit import grit
 from edgewise.models.gru import gru
 from edgewise.models.hgt import hgt
 from edgewise.models.laplacian_transformer import laplacian_transformer
@@ -75,6 +79,7 @@ from edgewise.models.monet import monet
 from edgewise.models.multi_graph_transformer import multi_graph_transformer
 from edgewise.models.performer import performer
 from edgewise.models.pinsage import pinsage
+from edgewise.models.polynormer import polynormer
 from edgewise.models.reformer import reformer
 from edgewise.models.relational_transformer import relational_transformer
 from edgewise.models.rgcn import rgcn
@@ -83,6 +88,7 @@ from edgewise.models.roberta import roberta
 from edgewise.models.san import san
 from edgewise.models.swin import swin
 from edgewise.models.t5 import t5
+from edgewise.models.token_gt import token_gt
 from edgewise.models.transformer import transformer
 from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.models.transformer_xl import transformer_xl
@@ -94,6 +100,7 @@ from edgewise.models.vit import vit
 NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "gnn": gnn,
     "gcn": gcn,
+    "gcnii": gcnii,
     "graphsage": graphsage,
     "gin": gin,
     "gat": gat,
@@ -111,18 +118,23 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
 graph) -> [..., N, out_width]``."""
 
 READOUT_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "esa": esa,
     "exphormer": exphormer,
     "fully_adjacent": fully_adjacent,
+    "gated_gcn": gated_gcn,
     "graph_gat": graph_gat,
     "graph_gin": graph_gin,
     "graph_gnn": graph_gnn,
     "gps": gps,
     "graph_network": graph_network,
     "graphormer": graphormer,
+    "grit": grit,
     "laplacian_transformer": laplacian_transformer,
     "molecule_transformer": molecule_transformer,
     "multi_graph_transformer": multi_graph_transformer,
+    "polynormer": polynormer,
     "san": san,
+    "token_gt": token_gt,
 }
 """Graph-level models. ``f(in_width, out_width)`` builds a model, which is called as ``model(x,
 graph, batch=) -> [B, out_width]``."""
@@ -265,12 +277,15 @@ __all__ = [
     "compressive",
     "dynamic_conv",
     "edge_transformer",
+    "esa",
     "exphormer",
     "forecaster",
     "fully_adjacent",
     "gat",
+    "gated_gcn",
     "gatv2",
     "gcn",
+    "gcnii",
     "gin",
     "gnn",
     "gps",
@@ -284,6 +299,7 @@ __all__ = [
     "graph_transformer",
     "graphormer",
     "graphsage",
+    "grit",
     "gru",
     "hgt",
     "laplacian_transformer",
@@ -301,6 +317,7 @@ __all__ = [
     "multi_graph_transformer",
     "performer",
     "pinsage",
+    "polynormer",
     "reformer",
     "relational_transformer",
     "rgcn",
@@ -309,6 +326,7 @@ __all__ = [
     "san",
     "swin",
     "t5",
+    "token_gt",
     "transformer",
     "transformer_encoder",
     "transformer_xl",

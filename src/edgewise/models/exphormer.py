@@ -20,7 +20,8 @@ from edgewise.graphs import Edges, Graph, expander
 from edgewise.graphs import batch as batch_of
 from edgewise.layers.pooling import Pooling
 from edgewise.models.arguments import model_factory
-from edgewise.models.gps import GPS, Local, NormName, Position
+from edgewise.models.gps import GPS, Local, NormName
+from edgewise.models.graph_encoder import Position
 
 KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual node to node
 

@@ -11,7 +11,7 @@ Paper: Rampášek et al., Recipe for a general, powerful, scalable graph Transfo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Unpack, get_args
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -20,29 +20,17 @@ from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import aggregate
 from edgewise.attention.biases import EdgeTerms
-from edgewise.encodings import POSITIONS, RandomFeatures
 from edgewise.encodings.members import member_sizes
 from edgewise.graphs import Graph, Pattern, complete, incidence
 from edgewise.graphs import batch as batch_of
-from edgewise.layers import (
-    Dropout,
-    GraphLayer,
-    Linear,
-    Membership,
-    MultiHeadAttention,
-    Pool,
-    activation,
-    check_edge_attr,
-    packed_graph,
-)
+from edgewise.layers import GraphLayer, MultiHeadAttention, activation
 from edgewise.layers.pooling import Pooling
 from edgewise.layers.transformer import Norm, make_norm
 from edgewise.models.arguments import model_factory
 from edgewise.models.gat import GATLayer
 from edgewise.models.gcn import GCNLayer
-from edgewise.models.magna import OutputPropagation
+from edgewise.models.graph_encoder import GraphEncoder, Position
 
-Position = Literal["random_walk", "laplacian", "sign_invariant", "distance", "random", "none"]
 NormName = Literal["batch", "layer"]
 Local = Literal["gine", "gcn", "gat", "none"]
 
@@ -132,7 +120,7 @@ LOCAL: dict[Local, Callable[[int, int, int], GraphLayer | None]] = {
 uses edge features."""
 
 
-class GPS(GraphLayer):
+class GPS(GraphEncoder):
     """GPS graph Transformer: each layer has message passing and global attention in parallel.
 
     Called as ``model(x [N, in_width], graph, edge_attr=[E, edge_width], batch=...)``. For one large
@@ -141,14 +129,8 @@ class GPS(GraphLayer):
 
     Args:
         local: message-passing layer: "gine" (uses edge features), "gcn", "gat" or "none".
-        position: positional encoding: "random_walk", "laplacian", "sign_invariant" (of Laplacian
-            eigenvectors, independent of their signs), "distance" (number of nodes at each
-            distance), "random" (noise, sampled in every call) or "none".
-        position_size: number of return probabilities, eigenvectors, distances or random numbers.
         attention_graph: attention graph, built for each graph of a batch.
         norm: kind of norm: "batch" or "layer".
-        pool: readout that pools node states to one vector per graph, such as "mean" or "sum";
-            "none" gives one output per node.
         dropout: dropout probability of the input, both branches and the feed-forward network.
         attention_dropout: dropout probability of the attention weights.
 
@@ -165,7 +147,6 @@ class GPS(GraphLayer):
         torch.Size([2, 1])
     """
 
-    reads_edge_attr = True
     attention_uses_edge_attr = False
     """Whether attention uses edge features, in addition to the message-passing layer "gine"."""
 
@@ -188,9 +169,7 @@ class GPS(GraphLayer):
         attention_dropout: float = 0.5,
         output_hops: int = 0,
     ) -> None:
-        super().__init__()
         check_choice("local", local, LOCAL)
-        check_choice("position", position, get_args(Position))
         if edge_width and local != "gine" and not self.attention_uses_edge_attr:
             raise ArgumentError(
                 "local",
@@ -198,21 +177,7 @@ class GPS(GraphLayer):
                 got=f"{local}, with edge_width={edge_width}",
                 remedy="choose gine, or data without edge features (for example data.bonds=false)",
             )
-        if output_hops and pool != "none":
-            raise ArgumentError(
-                "output_hops",
-                expected='0, unless pool is "none"',
-                got=f'{output_hops}, with pool="{pool}"',
-                remedy='choose pool="none" for outputs per node, or output_hops=0',
-            )
-        self.propagate = OutputPropagation(output_hops)
-        self.input_dropout = Dropout(dropout)
-        self.embed = Linear(in_width, width)
-        self.position: Any = None
-        if position != "none":
-            self.position = POSITIONS[position](width, position_size)
-        self.attention_graph, self.edge_width = attention_graph, edge_width
-        self.layers = nn.ModuleList(
+        layers = (
             GPSLayer(
                 width,
                 LOCAL[local](width, edge_width, heads),
@@ -223,48 +188,21 @@ class GPS(GraphLayer):
             )
             for _ in range(depth)
         )
-        self.pool = Pool(pool)
-        self.head = nn.Sequential(
-            nn.Linear(width, width // 2), nn.ReLU(), nn.Linear(width // 2, out_width)
+        super().__init__(
+            in_width,
+            out_width,
+            layers,
+            edge_width=edge_width,
+            position=position,
+            position_size=position_size,
+            width=width,
+            pool=pool,
+            dropout=dropout,
+            output_hops=output_hops,
         )
-
-    def encodings(self) -> dict[str, nn.Module]:
-        if self.position is None or isinstance(self.position, RandomFeatures):
-            return {}
-        return {"positions": self.position}
-
-    def embed_with_positions(self, x: Tensor, graph: Graph, positions: Tensor | None) -> Tensor:
-        """Return node embeddings ``[N, width]`` with the positional encoding added."""
-        x = self.embed(self.input_dropout(x))
-        if self.position is None:
-            return x
-        if positions is None:
-            positions = self.position.code(graph)
-        out: Tensor = self.position(x, positions)
-        return out
-
-    def forward(
-        self,
-        x: Tensor,
-        graph: Pattern,
-        *,
-        edge_attr: Tensor | None = None,
-        batch: Membership = None,
-        positions: Tensor | None = None,
-    ) -> Tensor:
-        """Return outputs ``[B, out_width]``, or ``[N, out_width]`` with ``pool="none"``.
-
-        ``positions`` is ``model.position.code(graph)``, if computed before.
-        """
-        graph = packed_graph(x, graph, batch)
-        nodes = self.embed_with_positions(x, graph, positions)
-        check_edge_attr(edge_attr, graph, self.edge_width, like=x)
-        out: Tensor = self.head(self.pool(self.transform(nodes, graph, edge_attr), batch))
-        out = self.propagate(out, graph)
-        return out
+        self.attention_graph = attention_graph
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
-        """Apply all layers to node embeddings ``[N, width]``, and return states of this shape."""
         attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
         for layer in self.layers:
             x = layer(x, graph, attention_graph, edge_attr)

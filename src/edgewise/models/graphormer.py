@@ -20,11 +20,7 @@ from edgewise.encodings import Centrality, PathEdges, ShortestPath
 from edgewise.encodings.code import check_code
 from edgewise.encodings.distances import path_classes
 from edgewise.encodings.members import member_sizes
-from edgewise.encodings.virtual_nodes import (
-    graphs_of_outputs,
-    with_virtual_nodes,
-    with_virtual_pairs,
-)
+from edgewise.encodings.virtual_nodes import with_virtual_nodes, with_virtual_pairs
 from edgewise.graphs import Graph, Pattern, complete
 from edgewise.graphs import batch as batch_of
 from edgewise.layers import (
@@ -33,6 +29,7 @@ from edgewise.layers import (
     Membership,
     TransformerLayer,
     check_edge_attr,
+    outputs_of_graphs,
     packed_graph,
 )
 from edgewise.models.arguments import model_factory
@@ -123,9 +120,7 @@ class Graphormer(GraphLayer):
         for layer in self.layers:
             states = layer(states, pairs, bias=bias)
         out: Tensor = self.head(self.norm(states[virtual]))
-        if batch is None:
-            return out.squeeze(0)
-        return out[graphs_of_outputs(sizes, batch)] if isinstance(batch, Graph) else out
+        return outputs_of_graphs(out, sizes, batch)
 
     def bias(
         self,

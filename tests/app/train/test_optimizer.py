@@ -31,6 +31,8 @@ def test_decay_only_on_parameters_that_match():
     found = {name: decays[id(p)] for name, p in net.named_parameters()}
     assert found == {"0.weight": 0.5, "0.bias": 0.5, "1.weight": 0, "1.bias": 0}
     assert {group["lr"] for group in made.param_groups} == {0.1}
+    settings = OptimizerSettings(weight_decay=0.5, decay_only=r"^0\.", other_weight_decay=0.25)
+    assert [group["weight_decay"] for group in settings.build(net).param_groups] == [0.5, 0.25]
 
 
 def test_all_decay_without_an_expression():

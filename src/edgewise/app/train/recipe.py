@@ -43,6 +43,8 @@ class OptimizerSettings:
         weight_decay: weight decay coefficient.
         decay_only: regular expression for the names of parameters with weight decay, such as
             ``^layers\.1\.`` for GCN's first layer. If empty, all parameters have weight decay.
+        other_weight_decay: weight decay coefficient of the parameters that ``decay_only`` does not
+            match.
         layer_decay: for text models, the learning rate of a layer divided by that of the layer
             above it (Howard and Ruder, 2018). The embedding is the lowest layer; the head has the
             full rate. With 1, all rates are equal.
@@ -59,11 +61,12 @@ class OptimizerSettings:
     beta2: float = 0.999
     weight_decay: float = 0.0
     decay_only: str = ""
+    other_weight_decay: float = 0.0
     layer_decay: float = 1.0
 
     def __post_init__(self) -> None:
         check_choice("optimizer.name", self.name, get_args(Name))
-        for name in ("lr", "weight_decay"):
+        for name in ("lr", "weight_decay", "other_weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ArgumentError(
                     f"optimizer.{name}",
@@ -104,7 +107,7 @@ class OptimizerSettings:
         rates = dict.fromkeys(names, self.lr) if self.layer_decay == 1 else self._rates(names)
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for decays in (True, False):
-            weight_decay = self.weight_decay if decays else 0.0
+            weight_decay = self.weight_decay if decays else self.other_weight_decay
             for name, parameter in trained:
                 if bool(re.search(self.decay_only, name)) == decays:
                     groups.setdefault((weight_decay, rates[name]), []).append(parameter)

@@ -8,19 +8,30 @@ from edgewise.app.kinds.nodes.aifb import Aifb
 from edgewise.app.kinds.nodes.arrays import ArrayNodes, NodeArrays, node_reasons
 from edgewise.app.kinds.nodes.data import NodeData, is_large
 from edgewise.app.kinds.nodes.files import NodeFiles
+from edgewise.app.kinds.nodes.heterophilous import Heterophilous
 from edgewise.app.kinds.nodes.planetoid import Planetoid
 from edgewise.app.kinds.nodes.predict import NodeClasses, NodeProperties
 from edgewise.app.kinds.nodes.reasons import NodeCases
 from edgewise.app.kinds.nodes.task import Consistency
 from edgewise.app.train.tasks.classification import Classification
 
-__all__ = ["KIND", "Aifb", "Consistency", "NodeArrays", "NodeCases", "NodeFiles", "Planetoid"]
+__all__ = [
+    "KIND",
+    "Aifb",
+    "Consistency",
+    "Heterophilous",
+    "NodeArrays",
+    "NodeCases",
+    "NodeFiles",
+    "Planetoid",
+]
 
 KIND = Kind(
     "nodes",
     recipes=recipes_in(recipes),
     data={
         "aifb": Aifb,
+        "heterophilous": Heterophilous,
         "node_arrays": NodeArrays,
         "node_files": NodeFiles,
         "planetoid": Planetoid,

@@ -9,6 +9,7 @@ from edgewise import models
 from edgewise.app.kinds.nodes.aifb import Aifb
 from edgewise.app.kinds.nodes.arrays import NodeArrays
 from edgewise.app.kinds.nodes.files import NodeFiles
+from edgewise.app.kinds.nodes.heterophilous import Heterophilous
 from edgewise.app.kinds.nodes.planetoid import Planetoid
 from edgewise.app.kinds.nodes.task import Consistency
 from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, TrainerSettings
@@ -80,6 +81,18 @@ grand_cora = Recipe(
     protocol=_ten_seeds("85.4 % (Feng et al., 2020); not reached"),
 )
 
+gcnii_cora = replace(
+    gcn_cora,
+    name="gcnii-cora",
+    summary="GCNII on Cora: 64 graph convolutions with initial residual connections",
+    model=partial(models.gcnii, width=64, depth=64, alpha=0.1, decay=0.5, dropout=0.6),
+    optimizer=OptimizerSettings(
+        "adam", lr=0.01, weight_decay=0.01, decay_only=r"^layers\.", other_weight_decay=5e-4
+    ),
+    trainer=replace(BY_LOSS, epochs=1500, patience=100),
+    protocol=_ten_seeds("85.5 % (Chen et al., 2020)"),
+)
+
 gps_cora = Recipe(
     name="gps-cora",
     summary="GPS on Cora: message passing on citations and attention to all papers",
@@ -139,6 +152,40 @@ rgcn_aifb = Recipe(
         "split of AIFB+, best epoch by validation loss",
         seeds=5,
     ),
+)
+
+gated_gcn_minesweeper = Recipe(
+    name="gated-gcn-minesweeper",
+    summary="GatedGCN on minesweeper, or on tolokers with --data.name; --folds: all ten splits",
+    model=partial(models.gated_gcn, width=64, depth=10, position="none", pool="none", dropout=0.2),
+    data=Heterophilous(),
+    task=Classification(),
+    optimizer=OptimizerSettings("adam", lr=3e-3),
+    schedule=CosineSchedule(warmup=0.05),
+    trainer=TrainerSettings(epochs=300, monitor="val/roc_auc", mode="max", clip_norm=1.0),
+    protocol=Protocol(
+        ("test/roc_auc",), "none", "the ten published splits; best epoch by validation", folds=True
+    ),
+)
+
+polynormer_minesweeper = replace(
+    gated_gcn_minesweeper,
+    name="polynormer-minesweeper",
+    summary="Polynormer on minesweeper, or on tolokers with --data.name; --folds: all ten splits",
+    model=partial(
+        models.polynormer,
+        width=64,
+        depth=10,
+        global_depth=3,
+        heads=8,
+        local_steps=100,
+        pool="none",
+        dropout=0.3,
+        input_dropout=0.2,
+    ),
+    optimizer=OptimizerSettings("adam", lr=1e-3),
+    schedule=ConstantSchedule(),
+    trainer=TrainerSettings(epochs=1000, monitor="val/roc_auc", mode="max"),
 )
 
 nodes = Recipe(
