@@ -7,10 +7,10 @@ Normalisation: by the number of edges of each relation at a target
 Update: ReLU between layers; the embeddings x are added to the output of the encoder f
 Paper: Schlichtkrull et al., Modeling relational data with graph convolutional networks, 2018
 
-A triple is a head h, a relation r and a tail t. The question (?, r, t) is asked as (t, r', ?), where
-r' is the reversed relation with a vector of its own (Lacroix et al., Canonical tensor decomposition
-for knowledge base completion, 2018). Without layers, the model is DistMult (Yang et al., 2015) or
-ComplEx (Trouillon et al., 2016).
+A triple is a head h, a relation r and a tail t. The question (?, r, t) is asked as (t, r', ?),
+where r' is the reversed relation with a vector of its own (Lacroix et al., Canonical tensor
+decomposition for knowledge base completion, 2018). Without layers, the model is DistMult (Yang et
+al., 2015) or ComplEx (Trouillon et al., 2016).
 """
 
 from __future__ import annotations

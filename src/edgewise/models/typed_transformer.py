@@ -119,5 +119,9 @@ def typed_transformer(
     ]
     head = nn.Linear(width, out_width)
     return GraphSequential(
-        TypedInput(in_width, width, node_types), Dropout(dropout), *layers, nn.LayerNorm(width), head
+        TypedInput(in_width, width, node_types),
+        Dropout(dropout),
+        *layers,
+        nn.LayerNorm(width),
+        head,
     )

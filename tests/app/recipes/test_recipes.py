@@ -29,6 +29,7 @@ DATA = {
     "ionic-liquids-co2": "ionic_liquids",
     "lightgcn-gowalla": "gowalla",
     "rgcn-aifb": "AIFB",
+    "rgcn-wn18rr": "WN18RR",
     "sage-facebook": "ego_facebook",
     **dict.fromkeys(("spoken-digits", "spoken-digits-speakers"), "spoken_digits"),
     "tag-ewt": "UD_English-EWT",

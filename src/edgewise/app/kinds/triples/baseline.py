@@ -73,9 +73,7 @@ def rules(graph: TypedGraph) -> Score:
     return score
 
 
-def fitted(
-    recipe: Recipe, splits: Splits, decoder: Decoder, rate: float, dropout: float
-) -> Score:
+def fitted(recipe: Recipe, splits: Splits, decoder: Decoder, rate: float, dropout: float) -> Score:
     """Train DistMult or ComplEx by Adam, with the recipe's width, epochs and schedule, and return
     its scores.
     """

@@ -168,8 +168,8 @@ class Answers:
         return questions[1] * self.entities + questions[0]
 
     def all(self, questions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the answers to questions ``[2, B]``: for each, ``[A]``, the number of the question,
-        the entity, and its position among the answers to the question.
+        """Return the answers to questions ``[2, B]``: for each answer, ``[A]``, the index of its
+        question, the entity, and its position among the answers to the question.
         """
         keys = self._key(questions)
         first = torch.searchsorted(self._keys, keys)

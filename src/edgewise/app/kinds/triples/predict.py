@@ -38,7 +38,7 @@ class TripleAnswers(Predictor):
     @torch.no_grad()
     def set_up(self) -> None:
         saved = self.preprocessing.values
-        self.entities = KnownIds(saved["ids"], "entity")
+        self.entities = KnownIds(saved["ids"], "node")
         self.relations = list(map(str, saved["relations"]))
         known = saved["known"]
         self.known = Answers(both_questions(known, len(self.relations)), len(saved["ids"]))
