@@ -48,7 +48,8 @@ class TypedAttention(GraphLayer):
         self.key_vector, self.value_vector = (
             nn.Parameter(torch.empty(relations, heads, width // heads)) for _ in range(2)
         )
-        self.bias = nn.Parameter(torch.zeros(relations, heads))
+        # A bias that all edges have does not change the softmax.
+        self.bias = nn.Parameter(torch.zeros(relations, heads)) if relations > 1 else None
         for vector in (self.key_vector, self.value_vector):
             nn.init.normal_(vector, std=0.1)
         self.output = nn.Linear(width, width)
@@ -58,7 +59,7 @@ class TypedAttention(GraphLayer):
         graph = bind_to_nodes(graph, x)
         query, key, value = unbind_qkv(self.qkv(x), self.heads)
         dropout = self.dropout if self.training else 0.0
-        if self.relations == 1:  # A bias that all edges have does not change the softmax.
+        if self.bias is None:
             key, value = key + self.key_vector[0], value + self.value_vector[0]
             out = attend(query, key, value, graph, dropout=dropout)
         else:

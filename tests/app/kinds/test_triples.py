@@ -25,7 +25,7 @@ from tests.errors import case, refused
 from tests.places import needs
 
 PEOPLE = 30
-SMALL = {"model.width": 16, "trainer.epochs": 30, "optimizer.lr": 0.03}
+SMALL = {"model.width": 16, "trainer.epochs": 12, "optimizer.lr": 0.05}
 SMALL |= {"trainer.accelerator": "cpu", "trainer.save_every": 0, "model.dropout": 0.0}
 
 
@@ -120,11 +120,11 @@ def test_damaged_files_are_refused(path: Path) -> None:
     for text, options, argument, words in (
         ("a,b\nc,d\n", {}, "wrong.csv", ("head, relation and tail", "a,b", "line")),
         ("head,tail\nc,d\n", {}, "data.relation", ("columns head", "head, tail", "--data.rel")),
-        ("head,relation,tail\na,,b\n", {}, "wrong.csv", ("a relation", "a, b", "line")),
+        ("head,relation,tail\na,,b\n", {}, "wrong.csv", ("a relation", "a,,b", "line")),
         ("head,relation,tail\na,r,\n", {}, "wrong.csv", ("an id", "a,r,", "line")),
         ("head,relation,tail\na,r\n", {}, "wrong.csv", ("3 columns", "a,r", "line")),
         ("head,relation,tail\na,r,b\n", {"head": "he"}, "data.head", ("head", "he", "head")),
-        ("", {}, "wrong.csv", ("at least one edge", "none", "edge")),
+        ("# Nothing.\n", {}, "wrong.csv", ("at least one edge", "none", "edge")),
     ):
         wrong.write_text(text)
         expected, got, remedy = words
@@ -182,8 +182,10 @@ def test_each_entity_and_relation_is_trained(path: Path) -> None:
     assert set().union(*found.values()) == set(rows())
     assert len(found["val"]) == 18
     assert len(found["test"]) == 27
-    for place in (0, 1, 2):
-        assert {t[place] for t in found["train"]} == {t[place] for t in rows()}
+    trained = found["train"]
+    assert {r for _, r, _ in trained} == {r for _, r, _ in rows()}
+    ends = {end for head, _, tail in trained for end in (head, tail)}
+    assert len(ends) == splits.model_arguments["num_nodes"]
 
 
 def test_batches_ask_for_triples_that_pass_no_messages(path: Path) -> None:
