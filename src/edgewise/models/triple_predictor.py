@@ -15,13 +15,15 @@ al., 2015) or ComplEx (Trouillon et al., 2016).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_choice, check_even
-from edgewise.graphs import Pattern
+from edgewise.graphs import Pattern, TypedGraph
 from edgewise.layers import Dropout
 from edgewise.layers.projections import table_of
 from edgewise.models.arguments import model_factory
@@ -111,14 +113,26 @@ class TriplePredictor(nn.Module):
         With ``positives`` ``[B]``, the right answers, the scores are ``[B, 1 + M]``: those of the
         right answers come first, and are -∞ among the others.
         """
-        z = self.embed(graph)
-        question = self.ask(z, questions)
-        scores = question @ z.index_select(0, entities).t()
+        z, place = self._states_of(graph, questions[0], entities, positives)
+        question = self.ask(z, torch.stack([place(questions[0]), questions[1]]))
+        scores = question @ z.index_select(0, place(entities)).t()
         if positives is None:
             return scores
-        first = (question * z.index_select(0, positives)).sum(-1, keepdim=True)
+        first = (question * z.index_select(0, place(positives))).sum(-1, keepdim=True)
         scores = scores.masked_fill(entities == positives[:, None], -torch.inf)
         return torch.cat([first.to(scores.dtype), scores], dim=1)
+
+    def _states_of(
+        self, graph: Pattern, *nodes: Tensor | None
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Return states that include those of ``nodes``, and a function from nodes to their rows."""
+        if self.encoder is None or not isinstance(graph, TypedGraph):
+            return self.embed(graph), lambda nodes: nodes
+        asked = torch.cat([part for part in nodes if part is not None]).unique()
+        if len(asked) == self.num_nodes:
+            return self.embed(graph), lambda nodes: nodes
+        near, graph = neighbourhood(graph, asked, self.depth)
+        return self.embed(graph, near), partial(torch.searchsorted, near)
 
     def embed(self, graph: Pattern, nodes: Tensor | None = None) -> Tensor:
         """Return the states ``[N, width]`` of all nodes, or of ``nodes`` ``[N]`` with a graph of
@@ -145,3 +159,17 @@ class TriplePredictor(nn.Module):
 
 
 triple_predictor = model_factory(TriplePredictor, depth=0, bases=0)
+
+
+def neighbourhood(graph: TypedGraph, ends: Tensor, hops: int) -> tuple[Tensor, TypedGraph]:
+    """Return the sorted nodes that reach ``ends`` in some steps, and the graph of the edges on
+    these paths, whose nodes are numbered in this order.
+    """
+    is_reached = torch.zeros(graph.num_targets, dtype=torch.bool).index_fill_(0, ends, True)
+    is_used = torch.zeros(graph.num_edges, dtype=torch.bool)
+    for _ in range(hops):
+        is_used = is_reached[graph.target]
+        is_reached[graph.source[is_used]] = True
+    nodes, edges = is_reached.nonzero()[:, 0], is_used.nonzero()[:, 0]
+    index = torch.searchsorted(nodes, graph.edge_index[:, edges])
+    return nodes, graph.renumbered(index, edges, nodes)

@@ -12,7 +12,7 @@ from edgewise.app.kinds.triples.predict import TripleAnswers
 from edgewise.explain.attribution import Case
 from edgewise.explain.removal import relation_names
 from edgewise.graphs import TypedGraph
-from edgewise.models.triple_predictor import TriplePredictor
+from edgewise.models.triple_predictor import TriplePredictor, neighbourhood
 
 
 def answered_triples(predictor: TripleAnswers, value: Any, top: int) -> Iterator[Case]:
@@ -54,17 +54,3 @@ def answered_triples(predictor: TripleAnswers, value: Any, top: int) -> Iterator
             by_edge=True,
             edge_names=relation_names(around),
         )
-
-
-def neighbourhood(graph: TypedGraph, ends: Tensor, hops: int) -> tuple[Tensor, TypedGraph]:
-    """Return the sorted nodes that reach ``ends`` in some steps, and the graph of the edges on
-    these paths, whose nodes are numbered in this order.
-    """
-    is_reached = torch.zeros(graph.num_targets, dtype=torch.bool).index_fill_(0, ends, True)
-    is_used = torch.zeros(graph.num_edges, dtype=torch.bool)
-    for _ in range(hops):
-        is_used = is_reached[graph.target]
-        is_reached[graph.source[is_used]] = True
-    nodes, edges = is_reached.nonzero()[:, 0], is_used.nonzero()[:, 0]
-    index = torch.searchsorted(nodes, graph.edge_index[:, edges])
-    return nodes, graph.renumbered(index, edges, nodes)
