@@ -125,7 +125,7 @@ class TriplePredictor(nn.Module):
     def _states_of(
         self, graph: Pattern, *nodes: Tensor | None
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return states that include those of ``nodes``, and a function from nodes to their rows."""
+        """Return states of at least ``nodes``, and a function from nodes to their rows."""
         if self.encoder is None or not isinstance(graph, TypedGraph):
             return self.embed(graph), lambda nodes: nodes
         asked = torch.cat([part for part in nodes if part is not None]).unique()
