@@ -12,6 +12,7 @@ from torch import Tensor
 
 pytest.importorskip("lightning")
 import edgewise
+from edgewise._utils.errors import Interrupted
 from edgewise.app.cli import main
 from edgewise.app.files.edges import read_relations
 from edgewise.app.kinds import find
@@ -21,6 +22,7 @@ from edgewise.app.kinds.triples.data import both_questions, triple_graph
 from edgewise.app.kinds.triples.metrics import FilteredHits, FilteredMRR, ranks
 from edgewise.app.runs import baselines, train, with_values
 from edgewise.app.train import Batch
+from tests.app.train.test_resume import assert_same, break_at, ctrl_c
 from tests.errors import case, refused
 from tests.places import needs
 
@@ -273,6 +275,17 @@ def test_baselines_are_measured(path: Path) -> None:
     assert list(measured) == ["rules of one step", "DistMult", "ComplEx"]
     assert measured["rules of one step"].metrics["test/mrr"] > 0.3
     assert len(measured["DistMult"].test_examples["mrr"]) == 18
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_continues(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = with_values(find("triples"), {**SMALL, "data.path": str(path), "trainer.epochs": 2})
+    train(recipe, path.with_name("whole"))
+    break_at(monkeypatch, 9, ctrl_c)
+    with pytest.raises(Interrupted):
+        train(recipe, path.with_name("broken"))
+    train(recipe, path.with_name("broken"), resume=True)
+    assert_same(path.with_name("broken"), path.with_name("whole"))
 
 
 @needs("WN18RR")

@@ -12,6 +12,7 @@ loss and batches of the recipe.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import partial
 from itertools import product
 
@@ -20,6 +21,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from edgewise.app.kinds.triples.metrics import FilteredMRR
 from edgewise.app.train.baseline import Candidate, Score
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
@@ -74,26 +76,34 @@ def rules(graph: TypedGraph) -> Score:
 
 
 def fitted(recipe: Recipe, splits: Splits, decoder: Decoder, rate: float, dropout: float) -> Score:
-    """Train DistMult or ComplEx by Adam, with the recipe's width, epochs and schedule, and return
-    its scores.
+    """Train DistMult or ComplEx by Adam, with the recipe's width, number of epochs and seed, and
+    return the scores of the epoch with the best validation MRR.
     """
     torch.manual_seed(recipe.seed)
     width = recipe.model.keywords.get("width", 64)
     model = triple_predictor(
         **splits.model_arguments, width=width, depth=0, decoder=decoder, dropout=dropout
     )
-    loader = splits.loaders(recipe.seed)["train"]
-    steps = recipe.trainer.epochs * len(loader)
+    loaders = splits.loaders(recipe.seed)
+    steps = recipe.trainer.epochs * len(loaders["train"])
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
-    with torch.enable_grad():
-        for epoch in range(recipe.trainer.epochs):
-            loader.set_epoch(epoch)
-            for batch in loader:
+    best, weights = -1.0, model.state_dict()
+    for epoch in range(recipe.trainer.epochs):
+        loaders["train"].set_epoch(epoch)
+        model.train()
+        with torch.enable_grad():
+            for batch in loaders["train"]:
                 optimizer.zero_grad()
                 outputs = model(*batch.inputs, **batch.keywords)
                 recipe.task.loss(outputs, batch.target).backward()
                 optimizer.step()
                 schedule.step()
-    model.eval()
+        model.eval()
+        mrr = FilteredMRR()
+        for batch in loaders["val"]:
+            mrr.update(model(*batch.inputs), batch.target)
+        if float(mrr.compute()) > best:
+            best, weights = float(mrr.compute()), deepcopy(model.state_dict())
+    model.load_state_dict(weights)
     return lambda batch: model(*batch.inputs)

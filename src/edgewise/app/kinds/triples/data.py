@@ -302,10 +302,10 @@ def merged(tables: Mapping[Path | FrameSource, EdgeTable]) -> TripleSplit:
         ArgumentError: a relation of a later file is not in the training file, or a triple is in two
             files.
     """
-    train = next(iter(tables.values()))
+    relations = next(iter(tables.values())).relations
     names = dict.fromkeys(chain.from_iterable(table.ids for table in tables.values()))
     entities = {name: number for number, name in enumerate(names)}
-    relation_number = {name: number for number, name in enumerate(train.relations)}
+    relation_number = {name: number for number, name in enumerate(relations)}
     splits: list[Tensor] = []
     seen = torch.empty(0, dtype=torch.long)
     for path, table in tables.items():
@@ -334,8 +334,9 @@ def merged(tables: Mapping[Path | FrameSource, EdgeTable]) -> TripleSplit:
         seen = torch.cat([seen, keys])
         rest, tail = keys // len(entities), keys % len(entities)
         splits.append(torch.stack([rest % len(entities), rest // len(entities), tail]))
-    splits += [torch.empty(3, 0, dtype=torch.long)] * (3 - len(splits))
-    return TripleSplit(*splits, entities, train.relations, tuple(tables))
+    nothing = torch.empty(3, 0, dtype=torch.long)
+    train, val, test = splits if len(splits) > 1 else (splits[0], nothing, nothing)
+    return TripleSplit(train, val, test, entities, relations, tuple(tables))
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class TriplePrediction(Task):
     def per_example_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         from edgewise.app.kinds.triples.metrics import ranks
 
-        rank, metrics = ranks(outputs, target), self.metrics()
-        values: dict[str, Any] = {name: metric.of(rank) for name, metric in metrics.items()}
+        metrics: dict[str, Any] = self.metrics()
+        rank = ranks(outputs, target)
+        values = {name: metric.of(rank) for name, metric in metrics.items()}
         return {"target": target[:, 0], **values}
