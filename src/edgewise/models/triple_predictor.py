@@ -153,7 +153,8 @@ class TriplePredictor(nn.Module):
         head = self.dropout(z.index_select(0, node))
         weight = self.relation.index_select(0, relation)
         if self.decoder == "distmult":
-            return head * weight
+            vector: Tensor = head * weight
+            return vector
         (a, b), (c, d) = head.chunk(2, -1), weight.chunk(2, -1)
         return torch.cat([a * c - b * d, a * d + b * c], dim=-1)
 
