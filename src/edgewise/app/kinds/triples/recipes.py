@@ -15,7 +15,7 @@ rgcn_wn18rr = Recipe(
     name="rgcn-wn18rr",
     summary="Links by relation on WN18RR: R-GCN with DistMult, filtered ranking of all entities",
     model=partial(models.triple_predictor, width=64, depth=1, dropout=0.3),
-    data=WN18RR(batch_size=2048),
+    data=WN18RR(),
     task=TriplePrediction(),
     optimizer=OptimizerSettings("adam", lr=0.01),
     schedule=CosineSchedule(warmup=0.05),
