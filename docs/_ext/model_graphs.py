@@ -81,7 +81,7 @@ RECURRENT: Pictures = (("a chain of 12 tokens", CHAIN),)
 MODEL_GRAPHS: dict[str, Pictures] = {
     **dict.fromkeys(("gcn", "gcnii", "gat", "gatv2", "magna", "grand"), LOOPS),
     **dict.fromkeys(("gnn", "graphsage", "gin", "monet", "graph_transformer"), PLAIN),
-    **dict.fromkeys(("hgt", "rgcn"), PLAIN),
+    **dict.fromkeys(("hgt", "rgcn", "triple_predictor", "typed_transformer"), PLAIN),
     "edge_transformer": PLAIN,
     "link_predictor": PLAIN,
     "graph_bert": (("each node and the 3 nodes of highest PageRank from it", _intimate()),),

@@ -158,6 +158,7 @@ ON_A_GRAPH = [
     *models.READOUT_MODELS,
     *models.TOKEN_MODELS,
     *models.LINK_MODELS,
+    *models.TRIPLE_MODELS,
     *models.RECOMMENDERS,
     *models.RELATIONAL_MODELS,
 ]

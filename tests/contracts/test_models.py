@@ -45,7 +45,7 @@ def small(name: str) -> nn.Module:
         model = make(IN, OUT)
     elif name in models.TOKEN_MODELS:
         model = make(WIDTH, heads=2)
-    elif name in models.LINK_MODELS:
+    elif name in (*models.LINK_MODELS, *models.TRIPLE_MODELS):
         model = make(NODES, width=WIDTH)
     elif name in models.RECOMMENDERS:
         model = make(USERS, NODES - USERS, width=WIDTH)
@@ -92,6 +92,9 @@ def example(name: str, nodes: int = 7) -> tuple[Any, ...]:
         return x, cells.T, keys
     if name in models.LINK_MODELS:
         return torch.randint(NODES, (2, 5)), random_graph(NODES)
+    if name in models.TRIPLE_MODELS:
+        questions = torch.stack([torch.randint(NODES, (5,)), torch.zeros(5, dtype=torch.long)])
+        return questions, torch.arange(NODES), random_graph(NODES)
     if name in models.RECOMMENDERS:
         chosen = torch.tensor([[0, 0, 1, 2, 2, 2], [3, 4, 4, 4, 5, 5]])  # and one item by nobody
         graph = graphs.edges(torch.cat([chosen, chosen.flip(0)], dim=1), NODES)

@@ -182,7 +182,7 @@ def test_a_wrapper_without_widths_serves_grouped_queries() -> None:
 
 
 def test_a_hook_of_an_embedding_is_called() -> None:
-    for name in (*models.RECOMMENDERS, *models.LINK_MODELS):
+    for name in (*models.RECOMMENDERS, *models.LINK_MODELS, *models.TRIPLE_MODELS):
         model, inputs = Call(name), example(name)
         expected = model(*inputs)
         model.model.embedding.register_forward_hook(lambda *args: 1.1 + args[-1])

@@ -186,6 +186,13 @@ def links(folder: Path) -> Path:
     return of_recipe("links", folder, data__path=str(folder / "mine.csv"))
 
 
+def triples(folder: Path) -> Path:
+    """Train a predictor of triples of people and their towns."""
+    rows = [f"p{i},lives in,t{i % 4}\np{i},knows,p{(i + 4) % 24}" for i in range(24)]
+    (folder / "mine.csv").write_text("\n".join(["head,relation,tail", *rows]))
+    return of_recipe("triples", folder, data__path=str(folder / "mine.csv"))
+
+
 def interactions(folder: Path) -> Path:
     """Train a recommender of items."""
     draw = random.Random(0)
@@ -243,6 +250,7 @@ KINDS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "whole graphs": (whole_graphs, ("torch_geometric",)),
     "series": (series, ()),
     "links": (links, ()),
+    "triples": (triples, ()),
     "interactions": (interactions, ()),
     "tables": (tables, ()),
     "molecules": (molecules, ("rdkit",)),

@@ -36,6 +36,7 @@ INPUTS = {
     "whole graphs": STAR,
     "series": None,
     "links": "m3",
+    "triples": "p3, knows, ?",
     "interactions": "u3",
     "tables": "c3",
     "molecules": "CC(=O)O",
@@ -63,6 +64,7 @@ NAMES = {
     "whole graphs": {f"node {node}" for node in range(4)},
     "series": {f"{step} step{'s' * (step != 1)} before the end" for step in range(12)},
     "links": {f"m{node}" for node in range(40)},
+    "triples": {*(f"p{node}" for node in range(24)), *(f"t{node}" for node in range(4))},
     "interactions": {*(f"u{i}" for i in range(12)), *(f"i{i}" for i in range(18))},
     "tables": {
         *("customers.region of c3", "customers.age of c3", "customers.as_of of c3"),
@@ -113,6 +115,8 @@ def values_of(kind: str, answer: dict[str, Any]) -> list[float]:
         return [step["value"] for step in answer["forecast"]]
     if kind == "links":
         return [answer["links"][0]["score"]]
+    if kind == "triples":
+        return [answer["answers"][0]["probability"]]
     if kind == "interactions":
         return [answer["items"][0]["score"]]
     if kind == "tables":

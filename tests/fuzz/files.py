@@ -64,6 +64,7 @@ from edgewise.app.kinds.tags import TagFile
 from edgewise.app.kinds.texts import SST2 as SST2_
 from edgewise.app.kinds.texts import TextTable
 from edgewise.app.kinds.translation import Multi30k, Parallel
+from edgewise.app.kinds.triples import TripleFiles
 from edgewise.app.train import Data, Splits
 from edgewise.graphs import Graph
 from tests.fuzz.damage import damage
@@ -272,6 +273,10 @@ def made(folder: Path) -> dict[str, Case]:
         "large_ids/edges.tsv": [
             f"{31 * i * 10**8}\t{31 * j * 10**8}" for i in range(30) for j in range(i // 2)
         ],
+        "triples/triples.csv": [
+            "head,relation,tail",
+            *(f"{a},{'saw' if i % 3 else 'liked'},{b}" for i, (a, b) in enumerate(pairs)),
+        ],
         "nodes/nodes.csv": [
             "id,label,age,size",
             *(f"n{i},{'xyz'[i % 3]},{i % 7},{i / 3:.2f}" for i in range(60)),
@@ -326,6 +331,7 @@ def made(folder: Path) -> dict[str, Case]:
         "parquet": lambda raw: EdgeList(path=str(raw / "edges.parquet")),
         "excel": lambda raw: EdgeList(path=str(raw / "edges.xlsx")),
         "json_lines": lambda raw: EdgeList(path=str(raw / "edges.jsonl")),
+        "triples": lambda raw: TripleFiles(path=str(raw / "triples.csv")),
         "nodes": lambda raw: NodeFiles(nodes=str(raw / "nodes.csv"), edges=str(raw / "edges.csv")),
         "ratings": lambda raw: InteractionFiles(path=str(raw / "ratings.csv")),
         "interactions": lambda raw: InteractionFiles(

@@ -79,6 +79,9 @@ OF_KIND = {
     "text": shakespeare(),
     "text to text": PAIRS,
     "links": Case("sage-facebook", "ego_facebook", steps=20, lr=1e-2),
+    "links by relation": Case(
+        "rgcn-wn18rr", "WN18RR", {"model.dropout": 0.0}, steps=30, lr=3e-2, below=0.99
+    ),
     "recommendation": USERS,
     "tables with keys": Case(
         "shop", values={"data.customers": 600, "model.width": 32}, steps=150, below=0.99
@@ -90,7 +93,7 @@ OF_MODEL = {
     # The filter improves the order of the items, but its scores are not trained for this loss.
     "lightgcn": replace(USERS, values={"model.low_pass": 0.0}),
     **dict.fromkeys(
-        ("rgcn", "hgt"),
+        ("rgcn", "hgt", "typed_transformer"),
         Case("rgcn-aifb", "AIFB", {"optimizer.decay_only": ""}, steps=40, lr=1e-2),
     ),
     **dict.fromkeys(

@@ -10,7 +10,7 @@ from edgewise.models import NODE_MODELS
 
 REACH = {
     **{name: {"depth": 3} for name in ("gnn", "gcn", "graphsage", "gin", "graph_transformer")},
-    **{name: {"depth": 3} for name in ("rgcn", "hgt")},
+    **{name: {"depth": 3} for name in ("rgcn", "hgt", "typed_transformer")},
     "gat": {},
     "gatv2": {},
     "monet": {},

@@ -1,4 +1,4 @@
-"""R-GCN and HGT compared with PyTorch Geometric, forward and backward."""
+"""R-GCN and HGT compared with PyTorch Geometric, and a Transformer compared with its formula."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from edgewise import explain, graphs, layers, models
 from edgewise.models.hgt import HGTLayer
 from edgewise.models.rgcn import RGCNLayer
+from edgewise.models.typed_transformer import TypedAttention
 from tests.errors import refused
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -94,9 +95,28 @@ def test_hgt_is_pygs() -> None:
     torch.testing.assert_close(key_map_grad, grads[1][1], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["rgcn", "hgt"])
+def test_typed_attention_is_its_formula() -> None:
+    graph = typed()
+    layer, x = TypedAttention(8, 2, 4).double(), torch.randn(12, 8, dtype=torch.double)
+    nn.init.normal_(layer.bias)
+    x.requires_grad_()
+    query, key, value = (rows.unflatten(-1, (2, 4)) for rows in layer.qkv(x).chunk(3, -1))
+    outs = []
+    for node in range(12):
+        into = graph.target == node
+        source, relation = graph.source[into], graph.edge_type[into]
+        keys, values = key[source] + layer.key_vector[relation], value[source]
+        scores = (query[node] * keys).sum(-1) / 2 + layer.bias[relation]
+        values = values + layer.value_vector[relation]
+        outs.append((scores.softmax(0)[..., None] * values).sum(0).flatten())
+    expected = layer.output(torch.stack(outs))
+    wanted = [x, layer.key_vector, layer.value_vector, layer.bias, layer.qkv.weight]
+    assert_same([layer(x, graph), expected], [wanted, wanted])
+
+
+@pytest.mark.parametrize("name", ["rgcn", "hgt", "typed_transformer"])
 def test_relations_matter_and_their_order_does_not(name: str) -> None:
-    graph, options = typed(), {"hgt": {"node_types": 3}}.get(name, {})
+    graph, options = typed(), {} if name == "rgcn" else {"node_types": 3}
     model = models.MODELS[name](6, 2, relations=4, **options).eval()
     x = torch.randn(12, 6)
     out = model(x, graph)
@@ -114,13 +134,14 @@ def test_relations_matter_and_their_order_does_not(name: str) -> None:
         model(x, graph.with_reverse())
 
 
-def test_node_types_in_any_order() -> None:
+@pytest.mark.parametrize("name", ["hgt", "typed_transformer"])
+def test_node_types_in_any_order(name: str) -> None:
     graph, order = typed(), torch.randperm(12)
     shuffled = graphs.TypedGraph(
         order.argsort()[graph.edge_index], 12, 12, graph.edge_type, graph.relations,
         node_type=graph.node_type[order], node_types=graph.node_types,
     )  # fmt: skip
-    model, x = models.hgt(6, 2, relations=4, node_types=3), torch.randn(12, 6)
+    model, x = models.MODELS[name](6, 2, relations=4, node_types=3), torch.randn(12, 6)
     torch.testing.assert_close(model(x[order], shuffled), model(x, graph)[order])
 
 
@@ -137,9 +158,10 @@ def test_grouped_matmul_has_second_derivatives() -> None:
         )
 
 
-def test_recorded_weights_are_of_nodes() -> None:
-    graph = typed()
-    model, x = models.hgt(6, 2, relations=4, node_types=3, depth=1), torch.randn(12, 6)
+@pytest.mark.parametrize("name", ["hgt", "typed_transformer"])
+def test_recorded_weights_are_of_nodes(name: str) -> None:
+    graph, x = typed(), torch.randn(12, 6)
+    model = models.MODELS[name](6, 2, relations=4, node_types=3, depth=1)
     with explain.record(model) as recorded:
         model(x, graph)
     (record,) = recorded
@@ -148,7 +170,7 @@ def test_recorded_weights_are_of_nodes() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["rgcn", "hgt"])
+@pytest.mark.parametrize("name", ["rgcn", "hgt", "typed_transformer"])
 def test_a_graph_may_have_fewer_relations_than_the_model(name: str) -> None:
     graph = graphs.typed({("a", "r", "a"): torch.tensor([[0, 1], [1, 2]])}, {"a": 3})
     model = models.MODELS[name](4, 2, relations=3).eval()

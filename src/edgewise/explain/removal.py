@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from edgewise._utils.ragged import ranges, starts
 from edgewise.attention.hooks import ACTIVE, Interceptor, intercepting, nodes_of
 from edgewise.explain.calls import Step, Tape
-from edgewise.graphs import Edges, Graph
+from edgewise.graphs import Edges, Graph, TypedGraph
 from edgewise.graphs.graph import select_edges
+from edgewise.graphs.typed import REVERSED
 from edgewise.models.swin import Merge
 
 if TYPE_CHECKING:
@@ -86,6 +87,17 @@ def remaining(graph: Graph) -> Graph:
             edges = active.remaining_edges(graph)
             graph = graph if edges is None else select_edges(graph, edges)
     return graph
+
+
+def relation_names(graph: TypedGraph) -> dict[tuple[int, int], str]:
+    """Return the relations of the edges between two nodes, smaller index first."""
+    names: dict[tuple[int, int], set[str]] = {}
+    for (source, target), number in zip(
+        graph.edge_index.T.tolist(), graph.edge_type.tolist(), strict=True
+    ):
+        name = graph.relations[number][1].removeprefix(REVERSED)
+        names.setdefault((min(source, target), max(source, target)), set()).add(name)
+    return {ends: ", ".join(sorted(relations)) for ends, relations in names.items()}
 
 
 class _Incoming:

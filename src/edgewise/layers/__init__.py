@@ -65,7 +65,9 @@ from edgewise.layers.transformer import (
     activation,
 )
 from edgewise.layers.typed import (
+    TypedInput,
     TypedLinear,
+    attend_relation_vectors,
     attend_relations,
     grouped_matmul,
     sum_relations,
@@ -119,9 +121,11 @@ __all__ = [
     "Tokens",
     "TransformerLayer",
     "TransformerStack",
+    "TypedInput",
     "TypedLinear",
     "activation",
     "add_penalty",
+    "attend_relation_vectors",
     "attend_relations",
     "check_edge_attr",
     "collect_penalties",

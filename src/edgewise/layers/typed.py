@@ -11,11 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError, counted
+from edgewise._utils.ragged import segment_index
 from edgewise.attention.attend import Reduce, aggregate, attend
+from edgewise.attention.biases import TableBias
 from edgewise.attention.hooks import Nodes, is_intercepted, nodes_are, without_interception
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Pattern
+from edgewise.graphs.graph import bind_to_nodes
 from edgewise.graphs.typed import TypedGraph, source_pairs, target_pairs
-from edgewise.layers.sparse import check_node_features
+from edgewise.layers.sequential import GraphLayer
+from edgewise.layers.sparse import Linear, check_node_features
 
 
 def grouped_matmul(x: Tensor, sizes: Sequence[int], weight: Tensor) -> Tensor:
@@ -124,6 +128,36 @@ class TypedLinear(nn.Module):
         return rows + self.bias[graph.node_type]  # type: ignore[attr-defined]
 
 
+class TypedInput(GraphLayer):
+    """Input map :math:`ReLU(W x_i + b_{t(i)})`, with a bias for each node type.
+
+    Args:
+        in_width: feature size of the input.
+        width: feature size of the output.
+        node_types: number of node types; with 1, any graph will do.
+
+    Example:
+        >>> import torch
+        >>> from edgewise import graphs, layers
+        >>> graph = graphs.typed({("a", "to", "b"): torch.tensor([[0], [1]])}, {"a": 1, "b": 2})
+        >>> layers.TypedInput(16, 8, 2)(torch.randn(3, 16), graph).shape
+        torch.Size([3, 8])
+    """
+
+    def __init__(self, in_width: int, width: int, node_types: int) -> None:
+        super().__init__()
+        self.linear = Linear(in_width, width)
+        self.type_bias = nn.Parameter(torch.zeros(node_types, width)) if node_types > 1 else None
+        self.node_types = node_types
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        out: Tensor = self.linear(x)
+        if self.type_bias is not None:
+            bound = bind_to_nodes(graph, x)
+            out = out + self.type_bias[typed_graph(bound, types=self.node_types).node_type]
+        return out.relu()
+
+
 def _nodes_by_type(graph: Graph) -> tuple[Tensor | None, list[int]]:
     """Return the nodes sorted by type, or None if they are sorted, and the counts of the types."""
     assert isinstance(graph, TypedGraph)
@@ -193,12 +227,49 @@ def attend_relations(
     :math:`M_r v_j` (Hu et al., 2020). ``key_weight`` and ``value_weight`` are ``[R, H, D, D]``,
     ``priority`` ``[R, H]``. A source is mapped once for each relation with edges from it.
     """
-    pairs, by_pair = graph.derived(source_pairs)
+    pairs, _ = graph.derived(source_pairs)
     # The factor p of the score stands in the map of the keys, because attend with a gain is slower.
     key_weight = key_weight * priority[:, :, None, None]
     key, value = (
         grouped_matmul(rows[pairs.node], pairs.sizes, weight)
         for rows, weight in ((key, key_weight), (value, value_weight))
     )
+    return _attend_pairs(query, key, value, graph)
+
+
+def attend_relation_vectors(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: TypedGraph,
+    *,
+    key_vector: Tensor,
+    value_vector: Tensor,
+    bias: Tensor,
+    dropout: float = 0.0,
+) -> Tensor:
+    r"""Return attention with vectors that are added to keys and values by relation, ``[N_dst, H,
+    D]``.
+
+    The score of an edge of relation r is :math:`q_i^\top (k_j + a_r) / \sqrt D + b_r`, its value
+    :math:`v_j + c_r`. ``key_vector`` a and ``value_vector`` c are ``[R, H, D]``, ``bias`` b is
+    ``[R, H]``. They are added once for each pair of a relation and a source.
+    """
+    pairs, _ = graph.derived(source_pairs)
+    sizes = torch.tensor(pairs.sizes, device=pairs.node.device)
+    relation = segment_index(sizes, len(pairs.node))
+    key, value = (
+        rows[pairs.node] + vector[relation]
+        for rows, vector in ((key, key_vector), (value, value_vector))
+    )
+    table = TableBias(graph.edge_type, bias)
+    return _attend_pairs(query, key, value, graph, bias=table, dropout=dropout)
+
+
+def _attend_pairs(
+    query: Tensor, key: Tensor, value: Tensor, graph: TypedGraph, **options: Any
+) -> Tensor:
+    """Return attention with keys and values of the pairs of a relation and a source."""
+    pairs, by_pair = graph.derived(source_pairs)
     with nodes_are(lambda: Nodes((graph.num_targets, graph.num_sources), source=pairs.node)):
-        return attend(query, key, value, by_pair)
+        return attend(query, key, value, by_pair, **options)

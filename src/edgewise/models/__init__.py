@@ -94,6 +94,8 @@ from edgewise.models.transformer_encoder import transformer_encoder
 from edgewise.models.transformer_xl import transformer_xl
 from edgewise.models.tree_lstm import tree_lstm
 from edgewise.models.tree_transformer import tree_transformer
+from edgewise.models.triple_predictor import triple_predictor
+from edgewise.models.typed_transformer import typed_transformer
 from edgewise.models.universal import universal
 from edgewise.models.vit import vit
 
@@ -113,6 +115,7 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "graph_bert": graph_bert,
     "rgcn": rgcn,
     "hgt": hgt,
+    "typed_transformer": typed_transformer,
 }
 """Node-level models. ``f(in_width, out_width)`` builds a model, which is called as ``model(x,
 graph) -> [..., N, out_width]``."""
@@ -204,6 +207,10 @@ LINK_MODELS: dict[str, Callable[..., nn.Module]] = {"link_predictor": link_predi
 graph) -> [M]``. ``embed(graph)`` returns the states of all nodes, and ``score(states, pairs,
 graph)`` the scores of pairs."""
 
+TRIPLE_MODELS: dict[str, Callable[..., nn.Module]] = {"triple_predictor": triple_predictor}
+"""Models of links by relation. ``f(num_nodes)`` builds a model, which is called as
+``model(questions [2, B], entities [M], graph) -> [B, M]``; a question is a node and a relation."""
+
 RECOMMENDERS: dict[str, Callable[..., nn.Module]] = {"lightgcn": lightgcn, "pinsage": pinsage}
 """Recommenders. ``f(num_users, num_items)`` builds a model, which is called as ``model(users [B],
 items [M], graph) -> [B, M]``."""
@@ -226,6 +233,7 @@ KINDS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "text": TEXT_MODELS,
     "text to text": ENCODER_DECODER_MODELS,
     "links": LINK_MODELS,
+    "links by relation": TRIPLE_MODELS,
     "recommendation": RECOMMENDERS,
     "tables with keys": RELATIONAL_MODELS,
 }
@@ -268,6 +276,7 @@ __all__ = [
     "TEXT_MODELS",
     "TOKEN_MODELS",
     "TREE_MODELS",
+    "TRIPLE_MODELS",
     "about",
     "adaptive_span",
     "bert",
@@ -332,6 +341,8 @@ __all__ = [
     "transformer_xl",
     "tree_lstm",
     "tree_transformer",
+    "triple_predictor",
+    "typed_transformer",
     "universal",
     "vit",
 ]

@@ -25,7 +25,7 @@ from edgewise.layers import (
     Dropout,
     GraphLayer,
     GraphSequential,
-    Linear,
+    TypedInput,
     TypedLinear,
     attend_relations,
     typed_graph,
@@ -89,23 +89,6 @@ class HGTLayer(GraphLayer):
         update = self.dropout(self.output(F.gelu(out.flatten(-2)), graph))
         mixed: Tensor = gate * update + (1 - gate) * x
         return mixed
-
-
-class TypedInput(GraphLayer):
-    """Input map :math:`ReLU(W x_i + b_{t(i)})`, with a bias for each node type."""
-
-    def __init__(self, in_width: int, width: int, node_types: int) -> None:
-        super().__init__()
-        self.linear = Linear(in_width, width)
-        self.type_bias = nn.Parameter(torch.zeros(node_types, width)) if node_types > 1 else None
-        self.node_types = node_types
-
-    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
-        out: Tensor = self.linear(x)
-        if self.type_bias is not None:
-            bound = bind_to_nodes(graph, x)
-            out = out + self.type_bias[typed_graph(bound, types=self.node_types).node_type]
-        return out.relu()
 
 
 @model_function()

@@ -32,6 +32,7 @@ DATA = {
     "lightgcn-gowalla": "gowalla",
     "polynormer-minesweeper": "heterophilous",
     "rgcn-aifb": "AIFB",
+    "rgcn-wn18rr": "WN18RR",
     "sage-facebook": "ego_facebook",
     **dict.fromkeys(("spoken-digits", "spoken-digits-speakers"), "spoken_digits"),
     "tag-ewt": "UD_English-EWT",

@@ -17,6 +17,7 @@ from edgewise.app.kinds.links import LinkPrediction
 from edgewise.app.kinds.nodes import Consistency
 from edgewise.app.kinds.series import Forecast
 from edgewise.app.kinds.translation import Translation
+from edgewise.app.kinds.triples import TriplePrediction
 from edgewise.app.train import Classification, PropertyPrediction, Regression, Task
 from tests.errors import case
 
@@ -45,6 +46,7 @@ TASKS: dict[str, tuple[Task, tuple[int, ...], Tensor]] = {
     ),
     "columns": (PropertyPrediction().with_targets(TARGETS), (5,), COLUMNS),
     "ranks": (Recommendation(k=2), (7,), torch.eye(M, dtype=torch.long)[:, :7]),
+    "triples": (TriplePrediction(), (7,), torch.stack([ROW % 7, (ROW + 3) % 7], 1)),
 }
 
 

@@ -24,7 +24,7 @@ KINDS = ("recipes", "models", "data", "tasks", "graphs", "encodings")
 OPTIONS = {
     "interval": "add to each predicted number an interval that contains the true number with this "
     "probability, such as 0.9",
-    "top": "number of most probable labels, words, items or links to show for each input",
+    "top": "number of most probable labels, words, items, links or answers to show for each input",
     "evidence": "show with each recommendation this number of known items or links that support it",
     "backtest": "start the forecast this number of steps before the end of the series, and show "
     "the true values beside the forecast",

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -96,7 +96,10 @@ ITEM = _column(
 TIME = _column("data.time", "time timestamp date datetime when unixreviewtime createdat")
 RATING = _column("data.rating", "rating ratings score stars bookrating")
 RELATION = _column("data.relation", "relation predicate property edgetype")
-ROLES = SOURCE, DESTINATION, USER, ITEM, TIME, RATING
+HEAD = _column("data.head", "head subject source from headid subjectid sourceid")
+TAIL = _column("data.tail", "tail object target destination to tailid objectid targetid")
+THREE = "three fields: head, relation and tail"
+ROLES = SOURCE, DESTINATION, USER, ITEM, TIME, RATING, HEAD, RELATION, TAIL
 USUAL = frozenset(name for role in ROLES for name in (*role.usual, "id", "node", "nodeid"))
 """Usual column names. A first line with two of these names is a header, not an edge."""
 
@@ -196,18 +199,73 @@ def read_edges(
     columns = SOURCE.named(source), DESTINATION.named(destination)
     named = RELATION.named(relation)
     table = _fields(opened, header, (*columns, named) if relation else columns)
-    fields = _two_columns(table, columns, "two ids, source and target")
+    expected = "two ids, source and target"
+    return _edges(table, columns, named if relation else None, names, expected)
+
+
+def read_relations(
+    path: str | Path,
+    *,
+    header: bool | None = None,
+    names: bool = False,
+    head: str = "",
+    relation: str = "",
+    tail: str = "",
+) -> EdgeTable:
+    """Read triples from lines ``head relation tail``, from three columns of a table, or from
+    N-Triples. An empty column name is found by usual names; without them, three columns are taken
+    in this order.
+    """
+    opened = open_source(path)
+    if isinstance(opened, Path) and is_triples(opened):
+        return edge_table(read_triples(opened), opened)
+    columns = HEAD.named(head), RELATION.named(relation), TAIL.named(tail)
+    table = _fields(opened, header, columns)
+    if not len(table.widths):
+        raise _empty(table.path)
+    positions = [_find_column(table, column) for column in columns]
+    width = len(table.names) if table.names else int(table.widths[0])
+    if width == len(columns) and positions == [None] * width:
+        positions = list(range(width))
+    if None in positions:
+        if table.names is None and not any(column.name for column in columns):
+            table.refuse(np.array([0]), THREE)
+        missing = columns[positions.index(None)]
+        raise ArgumentError(
+            missing.argument,
+            expected=f"the columns head, relation and tail in {table.path.name}",
+            got=f"the columns {', '.join(table.names)}"
+            if table.names
+            else counted(width, "column"),
+            remedy=f"name the column with --{missing.argument}",
+        )
+    head_column, relation_column, tail_column = (
+        column.named(table.names[position] if table.names else str(position + 1))
+        for column, position in zip(columns, cast("list[int]", positions), strict=True)
+    )
+    return _edges(table, (head_column, tail_column), relation_column, names, THREE)
+
+
+def _edges(
+    table: Fields,
+    columns: tuple[Column, Column],
+    relation: Column | None,
+    names: bool,
+    expected: str,
+) -> EdgeTable:
+    """Return the edges between two columns of a table, with the relations of a third."""
+    fields = _two_columns(table, columns, expected)
     if not len(fields.widths):
         raise _empty(fields.path)
     ids, (nodes,) = _numbered([(fields, slice(None))], names)
     column = fields.names[0] if fields.names else "source"
     edges = EdgeTable(nodes.view(-1, 2).t().contiguous(), ids, column)
-    if not relation:
+    if relation is None:
         return edges
-    position = _find_column(table, named)
+    position = _find_column(table, relation)
     assert position is not None
     is_blank = ~table.per_field(str.strip)[table.starts + position]
-    table.refuse(is_blank.nonzero()[0], f"a relation for {named.argument}")
+    table.refuse(is_blank.nonzero()[0], f"a relation for {relation.argument}")
     return _with_relations(edges, table.texts[table.codes[table.starts + position]].tolist())
 
 

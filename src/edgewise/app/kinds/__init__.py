@@ -20,7 +20,7 @@ from edgewise.graphs.user_patterns import PLUGINS
 __all__ = ["DATA", "RECIPES", "TASKS", "Baselines", "Kind", "PluginWarning", "find", "kinds"]
 
 NAMES = (
-    *("nodes", "links", "graphs", "molecules", "items", "texts", "tags", "language"),
+    *("nodes", "links", "triples", "graphs", "molecules", "items", "texts", "tags", "language"),
     *("translation", "images", "series", "sounds", "tables"),
 )
 T = TypeVar("T")

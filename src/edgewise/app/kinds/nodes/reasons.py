@@ -18,8 +18,8 @@ from edgewise.app.train.neighbours import rows_of
 from edgewise.attention.hooks import intercepting
 from edgewise.explain.attribution import Case, Contributions, Method, contributions
 from edgewise.explain.calls import Tape
+from edgewise.explain.removal import relation_names
 from edgewise.graphs import Graph, TypedGraph, edges
-from edgewise.graphs.typed import REVERSED
 
 AT_ONCE = 256
 """Maximum number of nodes of a graph that are explained in one pass."""
@@ -145,7 +145,7 @@ class NodeCases:
             is_odds=self.is_odds,
             whole_graph=hops is None,
             score_copies=copies if hops is not None and len(nodes) == 1 else None,
-            edge_names=edge_names(graph) if isinstance(graph, TypedGraph) else {},
+            edge_names=relation_names(graph) if isinstance(graph, TypedGraph) else {},
         )
 
     def contributions(
@@ -212,14 +212,3 @@ class NodeCases:
         if not isinstance(self.graph, TypedGraph):
             return edges(index, len(nodes))
         return self.graph.renumbered(index, torch.cat(edge_ids), nodes)
-
-
-def edge_names(graph: TypedGraph) -> dict[tuple[int, int], str]:
-    """Return the relations of the edges between two nodes, smaller index first."""
-    names: dict[tuple[int, int], set[str]] = {}
-    for (source, target), number in zip(
-        graph.edge_index.T.tolist(), graph.edge_type.tolist(), strict=True
-    ):
-        name = graph.relations[number][1].removeprefix(REVERSED)
-        names.setdefault((min(source, target), max(source, target)), set()).add(name)
-    return {ends: ", ".join(sorted(relations)) for ends, relations in names.items()}
