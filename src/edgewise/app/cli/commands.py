@@ -13,7 +13,8 @@ from edgewise.app.cli.baseline import comparison
 from edgewise.app.cli.output import Measured, comparison_table, metrics_table, say
 from edgewise.app.kinds import find
 from edgewise.app.runs.fine_tuning import with_architecture
-from edgewise.app.runs.hybrid import parts_note
+from edgewise.app.runs.hybrid import model_text, parts_note
+from edgewise.app.runs.pretrained import fine_tuning_note
 from edgewise.app.runs.train_recipe import train_on_splits
 from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
@@ -24,6 +25,8 @@ def train(arguments: Namespace) -> int:
     """Run ``edgewise train``: train a recipe, and print its metrics beside a quick baseline."""
     out = arguments.out
     recipe, splits = _recipe(arguments, out), None
+    if note := fine_tuning_note(recipe):
+        say(note, flush=True)
     metrics: Mapping[str, Any]
     if arguments.folds:
         metrics = runs.train_folds(recipe, out, seeds=arguments.seeds, resume=arguments.resume)
@@ -84,7 +87,8 @@ def test(arguments: Namespace) -> int:
 
 
 def _print_notes(recipe: Recipe, out: Path) -> None:
-    """Print the notes of a task, and the fraction of each part of a hybrid model."""
+    """Print the model, the notes of a task, and the fraction of each part of a hybrid model."""
+    say(f"model: {model_text(recipe)}")
     for name, note in recipe.task.notes().items():
         say(f"{name}: {note}")
     folders = RunFolder(out).runs()
