@@ -316,7 +316,7 @@ def test_texts_by_their_words(tmp_path):
     values = {"data.path": str(tmp_path / "texts.csv")}
     behind = {"test/accuracy": 0.1}
     said = comparison(with_values(find("texts"), values), behind, tmp_path / "run")
-    asked = f"`edgewise train texts --data.path {tmp_path / 'texts.csv'} --from FOLDER "
+    asked = f"`edgewise train texts --data.path {tmp_path / 'texts.csv'} --from FOLDER`"
     assert f"A pre-trained BERT or RoBERTa is usually more accurate: {asked}" in said
     assert "Or use TF-IDF with logistic regression, which takes" in said
     ahead = comparison(with_values(find("texts"), values), {"test/accuracy": 1.0}, tmp_path / "run")
