@@ -17,7 +17,7 @@ from edgewise.app.train.folder import differing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.tasks.text_classification import TextClassification
 from edgewise.app.train.text.tokenizer import TOKENIZER
-from edgewise.layers import TextClassifier, TokenClassifier
+from edgewise.layers import ClassificationHead, TextClassifier, TokenClassifier
 
 FAMILIES = ("bert", "roberta")
 """Text models that can be fine-tuned; their names are equal in transformers and in Edgewise."""
@@ -80,7 +80,8 @@ def load_hf_weights(model: nn.Module, start: str, labels: Sequence[str]) -> None
             got=f"a {type(model).__name__}",
             remedy="omit --from, or choose another recipe",
         )
-    if isinstance(model, TextClassifier) and model.head.pool.pool == "class":
+    head = getattr(model, "head", None)
+    if isinstance(head, ClassificationHead) and head.pool.pool == "class":
         # In transformers, too, a pooler is the first layer of a classifier.
         hf_weights = {n.replace(*POOLER): weight for n, weight in hf_weights.items()}
         names += [name for name in hf_weights if name.startswith(DENSE) and name in weights]

@@ -17,7 +17,7 @@ from edgewise.app.train.text.text_data import TextData
 CONFIG = "config.json"
 OPTIMIZER = OptimizerSettings("adamw", lr=5e-5, weight_decay=0.01)
 SCHEDULE = LinearSchedule(warmup=0.1)
-TRAINER = {"epochs": 3, "min_steps": 200, "clip_norm": 1.0}
+TRAINER: dict[str, Any] = {"epochs": 3, "min_steps": 200, "clip_norm": 1.0}
 DATA = {"word_dropout": 0.0, "naive_bayes": False}
 """Fields that help a model from random weights only, with the values that disable them."""
 
