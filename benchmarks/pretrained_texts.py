@@ -98,7 +98,6 @@ def frozen(recipe: Recipe, _: Path) -> float:
 
 def trainer(recipe: Recipe, folder: Path) -> float:
     """Return the test accuracy of transformers' Trainer with the settings of the recipe."""
-    from datasets import Dataset
     from transformers import (
         AutoModelForSequenceClassification,
         AutoTokenizer,
@@ -109,10 +108,10 @@ def trainer(recipe: Recipe, folder: Path) -> float:
 
     tokenizer = AutoTokenizer.from_pretrained(recipe.start)
     data = {
-        name: Dataset.from_dict({"text": texts, "labels": labels}).map(
-            lambda row: tokenizer(row["text"], truncation=True, max_length=256),
-            remove_columns=["text"],
-        )
+        name: [
+            {**tokenizer(text, truncation=True, max_length=256), "labels": label}
+            for text, label in zip(texts, labels, strict=True)
+        ]
         for name, (texts, labels) in raw_texts(recipe).items()
     }
     batch_size, optimizer = recipe.data.batch_size, recipe.optimizer  # type: ignore[attr-defined]
