@@ -31,7 +31,6 @@ from edgewise.app import runs
 from edgewise.app.cli import baseline, commands, heads, main
 from edgewise.app.cli.parser import parse
 from edgewise.app.kinds import RECIPES, find
-from edgewise.app.runs.hybrid import model_text
 from edgewise.app.runs.train_recipe import prepare
 from edgewise.app.train import OptimizerSettings, Recipe, RunFolder, TrainerSettings, fit
 from edgewise.app.train.text.tokenizer import KINDS
@@ -73,21 +72,6 @@ def test_the_tables_of_results_are_fresh(
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "docs" / "results.py"), run_name="__main__")
     assert not ended.value.code, "".join(capsys.readouterr())
-
-
-def test_the_parts_of_each_hybrid_are_beside_it() -> None:
-    results = runpy.run_path(str(ROOT / "docs" / "results.py"))
-    assert model_text(find("sst2")) == "bert, hybrid with naive Bayes"
-    assert model_text(find("lstm-sst2")) == "lstm"
-    hybrids = {
-        name
-        for name, recipe in RECIPES.items()
-        if recipe.protocol and "hybrid" in model_text(recipe)
-    }
-    assert hybrids == set(results["PARTS"])
-    for name, parts in results["PARTS"].items():
-        for where in parts.values():  # The name of a variant has no space.
-            assert " " in where or where in {results["BASELINE"], *results["BESIDE"][name]}
 
 
 def test_the_table_of_architectures_has_a_row_for_every_model() -> None:
