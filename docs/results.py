@@ -30,7 +30,7 @@ from edgewise.app.cli.baseline import EXAMPLES, FILE, measure
 from edgewise.app.kinds import RECIPES, find
 from edgewise.app.runs import fields_of, lower_is_better
 from edgewise.app.runs.baseline_results import AUGMENTATION, baselines_for
-from edgewise.app.runs.hybrid import model_text, parts_note
+from edgewise.app.runs.hybrid import parts_note
 from edgewise.app.runs.record import differences
 from edgewise.app.runs.seeds import summarise
 from edgewise.app.train import NoBaselineError, Recipe, RunFolder
@@ -452,6 +452,14 @@ NAMES = {
     **{"exact": "exact captions", "seasonal_ratio": "MAE relative to repeating the last season"},
 }
 
+ADDED = {
+    "data.naive_bayes": "naive Bayes",
+    "model.low_pass": "a low-pass filter",
+    "data.descriptors": "descriptors from RDKit",
+    "model.overlap": "common neighbours and degrees",
+    "model.output_hops": "propagation of the outputs",
+}
+"""Fields of recipes whose models are hybrids, and what they add to the architecture."""
 BASELINE, NOT_MEASURED = "baseline", "not measured"
 _PROPAGATION = {
     f"{name}-cora": {"network": f"{name}-cora-without", "": BASELINE}
@@ -504,13 +512,20 @@ def is_current(recipe: Recipe, measurement: dict[str, Any]) -> bool:
         return False
 
 
+def model_text(recipe: Recipe, measurement: dict[str, Any]) -> str:
+    """Return the architecture of a recipe, what it is combined with, and the measured fractions."""
+    values = fields_of(recipe)
+    added = [part for name, part in ADDED.items() if name in values and values[name].value]
+    hybrid = f", hybrid with {' and '.join(added)}" if added else ""
+    fractions = f" ({measurement['parts']})" if "parts" in measurement else ""
+    return f"`{recipe.model.func.__name__}`{hybrid}{fractions}"
+
+
 def parts_alone(recipe: Recipe, measured: Measured, baseline: str) -> str:
     """Return the results of the parts of a hybrid model alone; empty for other models."""
     assert recipe.protocol is not None
-    if "hybrid" not in model_text(recipe):
-        return ""
     cells = []
-    for part, where in PARTS.get(recipe.name, {"network": NOT_MEASURED}).items():
+    for part, where in PARTS.get(recipe.name, {}).items():
         result = where
         if where in BESIDE.get(recipe.name, {}):
             result = NOT_MEASURED
@@ -712,11 +727,7 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         metrics = measured[recipe.name]["metrics"]
         ours = numbers(metrics, protocol.metrics)
         how = f"{protocol.says}; {repeats(recipe, metrics)}"
-        model = f"`{recipe.model.func.__name__}`" + model_text(recipe).removeprefix(
-            recipe.model.func.__name__
-        )
-        if "parts" in measured[recipe.name]:
-            model += f" ({measured[recipe.name]['parts']})"
+        model = model_text(recipe, measured[recipe.name])
         baseline = baseline_of(recipe, measured)
         alone, simple, behind = "", "", ""
         if baseline is not None:

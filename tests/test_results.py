@@ -13,7 +13,6 @@ import torch
 from edgewise.app.cli.baseline import write
 from edgewise.app.kinds import RECIPES, find
 from edgewise.app.runs import Baseline, paired_test, to_record, with_values
-from edgewise.app.runs.hybrid import model_text
 from edgewise.app.runs.seeds import summarise
 from edgewise.app.train import RunFolder
 from edgewise.app.train.folder import TEST_EXAMPLES
@@ -197,8 +196,9 @@ def test_a_row_has_the_p_value_over_test_examples(tmp_path: Path) -> None:
 
 
 def test_a_hybrid_model_names_its_parts(tmp_path: Path) -> None:
-    assert model_text(find(NAME)) == "gcn"
-    assert model_text(find("lightgcn-gowalla")) == "lightgcn, hybrid with a low-pass filter"
+    model_text = RESULTS["model_text"]
+    assert model_text(find(NAME), {}) == "`gcn`"
+    assert model_text(find("lightgcn-gowalla"), {}) == "`lightgcn`, hybrid with a low-pass filter"
     finished(tmp_path)
     note = {"parts of the predictions": "60 % naive Bayes, 40 % network (on the validation set)"}
     first = tmp_path / NAME / "seed-0"
@@ -220,7 +220,7 @@ def test_the_parts_of_each_hybrid_are_beside_it() -> None:
     hybrids = {
         name
         for name, recipe in RECIPES.items()
-        if recipe.protocol and "hybrid" in model_text(recipe)
+        if recipe.protocol and "hybrid" in RESULTS["model_text"](recipe, {})
     }
     assert hybrids == set(RESULTS["PARTS"])
     for name, parts in RESULTS["PARTS"].items():

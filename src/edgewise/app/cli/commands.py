@@ -13,7 +13,7 @@ from edgewise.app.cli.baseline import comparison
 from edgewise.app.cli.output import Measured, comparison_table, metrics_table, say
 from edgewise.app.kinds import find
 from edgewise.app.runs.fine_tuning import with_architecture
-from edgewise.app.runs.hybrid import model_text, parts_note
+from edgewise.app.runs.hybrid import parts_note
 from edgewise.app.runs.pretrained import fine_tuning_note
 from edgewise.app.runs.train_recipe import train_on_splits
 from edgewise.app.train.baseline import NoBaselineError
@@ -87,8 +87,7 @@ def test(arguments: Namespace) -> int:
 
 
 def _print_notes(recipe: Recipe, out: Path) -> None:
-    """Print the model, the notes of a task, and the fraction of each part of a hybrid model."""
-    say(f"model: {model_text(recipe)}")
+    """Print the notes of a task, and the fraction of each part of a hybrid model."""
     for name, note in recipe.task.notes().items():
         say(f"{name}: {note}")
     folders = RunFolder(out).runs()

@@ -5,33 +5,13 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from edgewise.app.runs.recipe_fields import fields_of
 from edgewise.app.train.folder import NOTES, RunFolder
-from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Loader
 from edgewise.app.train.text.naive_bayes import NEAR_ZERO, CombinedClassifier
 from edgewise.explain.parts import answer_parts, fractions, parts_text, recorded_parts
 
 PARTS = "parts of the predictions"
 """Name of the note with the fractions of the parts."""
-ADDED = {
-    "data.naive_bayes": "naive Bayes",
-    "model.low_pass": "a low-pass filter",
-    "data.descriptors": "descriptors from RDKit",
-    "model.overlap": "common neighbours and degrees",
-    "model.output_hops": "propagation of the outputs",
-}
-"""Fields of recipes whose models are hybrids, and what they add to the architecture."""
-
-
-def model_text(recipe: Recipe) -> str:
-    """Return the architecture of a recipe and what its data and model add to it, such as "bert,
-    hybrid with naive Bayes".
-    """
-    values = fields_of(recipe)
-    added = [part for name, part in ADDED.items() if name in values and values[name].value]
-    hybrid = f", hybrid with {' and '.join(added)}" if added else ""
-    return recipe.model.func.__name__ + hybrid
 
 
 @torch.no_grad()
