@@ -46,7 +46,7 @@ LOSING = "BEHIND", "WORSE than"
 SPLITS = {"validation": "val", "test": "test"}
 FINE_TUNING = "--from FOLDER"
 PAGE = "docs/howto/text.md"
-"""Page that compares pre-trained models, and shows the Python code of the baseline for texts."""
+"""Page on pre-trained models, with the Python code of the baseline for texts."""
 
 
 def baseline(arguments: Namespace) -> int:
