@@ -47,18 +47,23 @@ This page lists the results of all recipes, compared with simple baselines and p
   above it; its column *protocol* lists only the differences from that recipe. *Behind X* means that
   the baseline X is better in at least one metric of the row. The commands below each table
   reproduce it.
+- **model**: the architecture, alone or as a *hybrid with X*: the predictions of the network are
+  combined with X, or the network also reads X. If the scores of two parts are added, the fraction
+  of each part in the predictions (its mean absolute score on the validation set) follows where it
+  was measured.
 - **ours**: Edgewise's result on the test set, mean ± standard deviation over seeds or folds.
+- **parts**: for a hybrid, the result of the network without X, and of X without the network or of a
+  simple method that reads only X.
 - **baseline**: the simple method that is best on the validation set, with its result on the same
   test sets, as measured by [`edgewise baseline RECIPE`](../howto/baselines.md). p is the p-value of
   a paired t-test for the first metric, over the folds. Without folds it is over the test examples;
   the results of several seeds are first averaged for each example. *Not measured* means that
   baselines exist but were not run. The cell is empty for variants, and for tasks without a simple
   method.
-- **reference**: a result to compare with, and its source. *Not reached* means that ours is worse.
+- **published**: a published result on the same data by the same protocol, and its source. *Not
+  reached* means that ours is worse. *None* means that no published result is comparable.
 - **protocol**: split sizes (training / validation / test), rule that chooses the epoch, and seeds
-  or folds. *Hybrid with X* means that the predictions of the network are combined with X, or that
-  the network also reads X. If the scores of two parts are added, the fraction of each part in the
-  predictions (its mean absolute score on the validation set) follows where it was measured.
+  or folds.
 - **minutes**: processor time on one core for training, validation and test of all seeds or folds.
   If a row needs several commands, this is the time of the last command.
 
@@ -409,6 +414,10 @@ BESIDE = {
             "without naive Bayes; seeds 0 to 2",
             "edgewise train sst2 --data.naive_bayes false --seeds 3 --out sst2-network",
         ),
+        "sst2-naive-bayes": (
+            "naive Bayes on tokens and pairs of adjacent tokens, without a network",
+            "python -m benchmarks.naive_bayes sst2 --json sst2-naive-bayes.json",
+        ),
         "sst2-scratch": (
             "without naive Bayes, with rotary positions; seeds 0 to 2",
             "edgewise train sst2 --data.tokenizer runs/bert-wikitext/seed-0"
@@ -443,12 +452,30 @@ NAMES = {
     **{"exact": "exact captions", "seasonal_ratio": "MAE relative to repeating the last season"},
 }
 
-PARTS = {
+ADDED = {
     "data.naive_bayes": "naive Bayes",
     "model.low_pass": "a low-pass filter",
     "data.descriptors": "descriptors from RDKit",
+    "model.overlap": "common neighbours and degrees",
+    "model.output_hops": "propagation of the outputs",
 }
-"""Fields of recipes whose models are hybrids, and what they add to the network."""
+"""Fields of recipes whose models are hybrids, and what they add to the architecture."""
+BASELINE, NOT_MEASURED = "baseline", "not measured"
+_PROPAGATION = {
+    f"{name}-cora": {"network": f"{name}-cora-without", "": BASELINE}
+    for name in ("magna", "gps", "exphormer", "graph-bert")
+}
+PARTS = {
+    "sst2": {"network": "sst2-network", "naive Bayes": "sst2-naive-bayes"},
+    "ionic-liquids-co2": {"network": "ionic-liquids-without", "": BASELINE},
+    "sage-facebook": {"network": NOT_MEASURED, "": BASELINE},
+    "lightgcn-gowalla": {
+        "network": "recall@20 0.164, one seed",
+        "filter": "recall@20 0.1915 ([notes](notes.md#how-to))",
+    },
+    **_PROPAGATION,
+}
+"""Parts of hybrid models alone: by recipe, a variant in BESIDE, BASELINE, or a result as text."""
 
 BASELINES = "baselines"
 """Key of the baselines in results.json: by recipe, with the fields of the data."""
@@ -485,12 +512,29 @@ def is_current(recipe: Recipe, measurement: dict[str, Any]) -> bool:
         return False
 
 
-def hybrid(recipe: Recipe, measurement: dict[str, Any]) -> str:
-    """Return what a hybrid model adds to its network, and the measured fractions of its parts."""
+def model_text(recipe: Recipe, measurement: dict[str, Any]) -> str:
+    """Return the architecture of a recipe, what it is combined with, and the measured fractions."""
     values = fields_of(recipe)
-    added = [part for name, part in PARTS.items() if name in values and values[name].value]
+    added = [part for name, part in ADDED.items() if name in values and values[name].value]
+    hybrid = f", hybrid with {' and '.join(added)}" if added else ""
     fractions = f" ({measurement['parts']})" if "parts" in measurement else ""
-    return f"hybrid with {' and '.join(added)}{fractions}; " if added else ""
+    return f"`{recipe.model.func.__name__}`{hybrid}{fractions}"
+
+
+def parts_alone(recipe: Recipe, measured: Measured, baseline: str) -> str:
+    """Return the results of the parts of a hybrid model alone; empty for other models."""
+    assert recipe.protocol is not None
+    cells = []
+    for part, where in PARTS.get(recipe.name, {}).items():
+        result = where
+        if where in BESIDE.get(recipe.name, {}):
+            result = NOT_MEASURED
+            if where in measured and has_numbers(measured[where], recipe.protocol.metrics):
+                result = numbers(measured[where]["metrics"], recipe.protocol.metrics)
+        elif where == BASELINE:
+            result = baseline or NOT_MEASURED
+        cells.append(f"{part}: {result}" if part else result)
+    return "; ".join(cells)
 
 
 def runs_of(recipe: Recipe, metrics: dict[str, Any]) -> tuple[int, int]:
@@ -682,25 +726,28 @@ def section(title: str, chosen: list[Recipe], measured: Measured) -> str:
         commands.append(f"edgewise train {recipe.name} {protocol.options}".rstrip())
         metrics = measured[recipe.name]["metrics"]
         ours = numbers(metrics, protocol.metrics)
-        how = f"{hybrid(recipe, measured[recipe.name])}{protocol.says}; {repeats(recipe, metrics)}"
+        how = f"{protocol.says}; {repeats(recipe, metrics)}"
+        model = model_text(recipe, measured[recipe.name])
         baseline = baseline_of(recipe, measured)
-        simple, behind = "", ""
+        alone, simple, behind = "", "", ""
         if baseline is not None:
             shared = tuple(name for name in protocol.metrics if name in baseline["metrics"])
-            simple = f"{baseline['name']}: {numbers(baseline['metrics'], shared)}"
-            simple += p_value(measured[recipe.name], baseline, shared[0])
+            alone = f"{baseline['name']}: {numbers(baseline['metrics'], shared)}"
+            simple = alone + p_value(measured[recipe.name], baseline, shared[0])
             behind = f"Behind {baseline['name']}: " * is_behind(recipe, metrics, baseline)
         elif own_fields(recipe) is not None:
             simple = "not measured"
         called = f"{behind}`{recipe.name}`"
-        rows.append([called, ours, simple, protocol.reference, how, minutes(metrics)])
+        parts = parts_alone(recipe, measured, alone)
+        row = [called, model, ours, parts, simple, protocol.reference, how, minutes(metrics)]
+        rows.append(row)
         for name, (how, command) in BESIDE.get(recipe.name, {}).items():
             if name in measured and has_numbers(measured[name], protocol.metrics):
                 metrics = measured[name]["metrics"]
                 values = numbers(metrics, protocol.metrics)
-                rows.append([f"*{name}*", values, "", "", how, minutes(metrics)])
+                rows.append([f"*{name}*", "", values, "", "", "", how, minutes(metrics)])
                 commands.append(command)
-    head = ["recipe", "ours", "baseline", "reference", "protocol", "minutes"]
+    head = ["recipe", "model", "ours", "parts", "baseline", "published", "protocol", "minutes"]
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
     about = [SECTIONS[title], ""] if SECTIONS.get(title) else []
     commands = list(dict.fromkeys(commands))  # one command may measure two rows

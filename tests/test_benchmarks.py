@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import runpy
 import shutil
@@ -21,6 +22,7 @@ from benchmarks import (
     long_texts,
     pages,
     paired,
+    pretrained_texts,
     pruning,
     sparse_attention,
     tiles,
@@ -30,7 +32,7 @@ from edgewise import explain
 from edgewise.app.cli.baseline import measure
 from edgewise.app.kinds import find
 from edgewise.app.kinds.texts import TextTable
-from edgewise.app.runs import train_folds, with_values
+from edgewise.app.runs import pretrained, train_folds, with_values
 from edgewise.app.train import RunFolder
 from tests.explain import small_runs
 from tests.places import needs
@@ -259,6 +261,32 @@ def test_few_labels_are_measured_once_and_chosen_by_validation(
             assert key in results
             results.values[key] = {"val": better}
     assert found.chosen("scratch") == {"optimizer.lr": 1e-2}
+
+
+@pytest.mark.slow
+@needs("SST2")
+def test_pre_trained_texts_are_measured_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("lightning", "transformers", "tokenizers", "sklearn"):
+        pytest.importorskip(package)
+    from tests.app.runs.test_hugging_face import saved
+
+    methods = ["tf-idf", "frozen", "tuned"]
+    if importlib.util.find_spec("accelerate"):  # The Trainer of transformers needs it.
+        methods.append("trainer")
+    folder = str(saved(tmp_path / "theirs"))
+    command = ["pretrained_texts", folder, "--sizes", "60", "--seeds", "2"]
+    command += ["--json", str(tmp_path / "results.json"), "--methods", *methods]
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setitem(pretrained.TRAINER, "min_steps", 2)
+    pretrained_texts.main()
+    out = capsys.readouterr().out
+    (row,) = (line for line in out.splitlines() if line.startswith("| 60 |"))
+    assert row.count("±") == len(methods)
+    monkeypatch.setattr(pretrained_texts, "measure", lambda *_: pytest.fail("measured again"))
+    pretrained_texts.main()
+    assert row in capsys.readouterr().out
 
 
 def test_the_paired_test_is_that_of_scipy() -> None:

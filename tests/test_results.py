@@ -38,9 +38,10 @@ def test_a_row_has_the_mean_the_reference_and_the_protocol(tmp_path: Path) -> No
     (row,) = [line for line in RESULTS["page"](measured).splitlines() if f"| `{NAME}`" in line]
     protocol = find(NAME).protocol
     cells = row.strip("| ").split(" | ")
-    assert cells[1:4] == ["accuracy 82.00 ± 1.41 %", "not measured", protocol.reference]
+    ours = ["`gcn`", "accuracy 82.00 ± 1.41 %", "", "not measured"]
+    assert cells[1:6] == [*ours, protocol.reference]
     again = f"`python docs/results.py --runs DIR --train {NAME}`"
-    assert cells[4:] == [f"{protocol.says}; **stale: 2 of 10 seeds**, {again}", "1.0"]
+    assert cells[6:] == [f"{protocol.says}; **stale: 2 of 10 seeds**, {again}", "1.0"]
     assert f"edgewise train {NAME} --seeds 10" in RESULTS["page"](measured)
 
 
@@ -74,12 +75,13 @@ def with_baseline(accuracy: float, **changes: Any) -> dict[str, Any]:
 )
 def test_a_row_behind_its_baseline_says_so_in_its_first_words(accuracy: float, first: str) -> None:
     page = RESULTS["page"](with_baseline(accuracy))
-    assert f"| {first} | accuracy 80.00 ± 0.00 % | SGC: accuracy {100 * accuracy:.2f} % |" in page
+    ours = "`gcn` | accuracy 80.00 ± 0.00 %"
+    assert f"| {first} | {ours} |  | SGC: accuracy {100 * accuracy:.2f} % |" in page
 
 
 def test_a_baseline_of_other_data_is_not_shown() -> None:
     page = RESULTS["page"](with_baseline(0.81, **{"data.name": "CiteSeer"}))
-    assert f"| `{NAME}` | accuracy 80.00 ± 0.00 % | not measured |" in page
+    assert f"| `{NAME}` | `gcn` | accuracy 80.00 ± 0.00 % |  | not measured |" in page
 
 
 def test_recipes_with_the_same_data_share_a_baseline() -> None:
@@ -115,7 +117,7 @@ def test_the_page_names_each_row_that_is_behind() -> None:
     known = 0
     for name, recipe in RECIPES.items():
         baseline = recipe.protocol and RESULTS["baseline_of"](recipe, measured)
-        row = [cells for cells in rows if cells[0].endswith(f"`{name}`") and len(cells) == 6]
+        row = [cells for cells in rows if cells[0].endswith(f"`{name}`") and len(cells) == 8]
         if not baseline or not row:
             continue
         known += 1
@@ -194,9 +196,9 @@ def test_a_row_has_the_p_value_over_test_examples(tmp_path: Path) -> None:
 
 
 def test_a_hybrid_model_names_its_parts(tmp_path: Path) -> None:
-    hybrid = RESULTS["hybrid"]
-    assert hybrid(find(NAME), {}) == ""
-    assert hybrid(find("lightgcn-gowalla"), {}) == "hybrid with a low-pass filter; "
+    model_text = RESULTS["model_text"]
+    assert model_text(find(NAME), {}) == "`gcn`"
+    assert model_text(find("lightgcn-gowalla"), {}) == "`lightgcn`, hybrid with a low-pass filter"
     finished(tmp_path)
     note = {"parts of the predictions": "60 % naive Bayes, 40 % network (on the validation set)"}
     first = tmp_path / NAME / "seed-0"
@@ -205,5 +207,22 @@ def test_a_hybrid_model_names_its_parts(tmp_path: Path) -> None:
     measured: dict[str, Any] = {}
     RESULTS["collect"](measured, tmp_path, [NAME], False)
     assert measured[NAME]["parts"] == "60 % naive Bayes, 40 % network"
-    shown = hybrid(find("sst2"), measured[NAME])
-    assert shown == "hybrid with naive Bayes (60 % naive Bayes, 40 % network); "
+    recipe, metrics = find("sst2"), measured[NAME]["metrics"]
+    row = {"recipe": to_record(recipe), "metrics": metrics, "parts": measured[NAME]["parts"]}
+    alone = {"metrics": {"test/accuracy": 0.7}}
+    page = RESULTS["page"]({"sst2": row, "sst2-naive-bayes": alone})
+    (cells,) = (line.split(" | ") for line in page.splitlines() if line.startswith("| `sst2`"))
+    assert cells[1] == "`bert`, hybrid with naive Bayes (60 % naive Bayes, 40 % network)"
+    assert cells[3] == "network: not measured; naive Bayes: accuracy 70.00 %"
+
+
+def test_the_parts_of_each_hybrid_are_beside_it() -> None:
+    hybrids = {
+        name
+        for name, recipe in RECIPES.items()
+        if recipe.protocol and "hybrid" in RESULTS["model_text"](recipe, {})
+    }
+    assert hybrids == set(RESULTS["PARTS"])
+    for name, parts in RESULTS["PARTS"].items():
+        for where in parts.values():  # The name of a variant has no space.
+            assert " " in where or where in {RESULTS["BASELINE"], *RESULTS["BESIDE"][name]}

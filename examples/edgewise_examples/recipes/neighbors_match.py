@@ -49,7 +49,7 @@ def _funnel(layer: Layer, fitted: int) -> Recipe:
 
     ``fitted`` is its training accuracy in the paper, in percent.
     """
-    reference = f"{fitted} % of the training set (Alon and Yahav, 2021; trained far longer)"
+    reference = f"none ({fitted} % of the training set in Alon and Yahav, 2021)"
     return replace(
         gps_match,
         name=f"{layer}-match",

@@ -19,9 +19,9 @@ summarise_wikitext = Recipe(
     trainer=TrainerSettings(epochs=8, clip_norm=1.0, monitor="val/auc"),
     protocol=Protocol(
         ("test/rouge1", "test/rouge2", "test/rougeL"),
-        "0.351, 0.082, 0.175 (the three longest sentences)",
+        "none",
         "three chosen sentences, compared with the lead section by ROUGE; 48 / 12 / 61 articles of "
-        "WikiText-2",
+        "WikiText-2; the three longest sentences have 0.351, 0.082 and 0.175",
         seeds=3,
     ),
 )

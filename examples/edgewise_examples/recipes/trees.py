@@ -30,7 +30,7 @@ tree_lstm_ewt = Recipe(
     optimizer=OptimizerSettings("adamw", lr=1e-2, weight_decay=0.01),
     schedule=CosineSchedule(warmup=0.1),
     trainer=TrainerSettings(epochs=5, monitor="val/accuracy", clip_norm=1.0),
-    protocol=Protocol(("test/accuracy",), "none on this split", BY, seeds=3),
+    protocol=Protocol(("test/accuracy",), "none", BY, seeds=3),
 )
 
 tree_transformer_ewt = Recipe(
@@ -42,5 +42,5 @@ tree_transformer_ewt = Recipe(
     optimizer=OptimizerSettings("adamw", lr=4e-3, weight_decay=0.01),
     schedule=CosineSchedule(warmup=0.1),
     trainer=TrainerSettings(epochs=5, monitor="val/accuracy", clip_norm=1.0),
-    protocol=Protocol(("test/accuracy",), "none on this split", BY, seeds=3),
+    protocol=Protocol(("test/accuracy",), "none", BY, seeds=3),
 )

@@ -316,9 +316,12 @@ def test_texts_by_their_words(tmp_path):
     values = {"data.path": str(tmp_path / "texts.csv")}
     behind = {"test/accuracy": 0.1}
     said = comparison(with_values(find("texts"), values), behind, tmp_path / "run")
-    asked = f"`edgewise train texts --data.path {tmp_path / 'texts.csv'} --from FOLDER "
-    assert f"Fine-tune a pre-trained BERT or RoBERTa: {asked}" in said
+    asked = f"`edgewise train texts --data.path {tmp_path / 'texts.csv'} --from FOLDER`"
+    assert f"A pre-trained BERT or RoBERTa is usually more accurate: {asked}" in said
     assert "Or use TF-IDF with logistic regression, which takes" in said
+    ahead = comparison(with_values(find("texts"), values), {"test/accuracy": 1.0}, tmp_path / "run")
+    assert asked in ahead
+    assert "Or use" not in ahead
     assert "FOLDER" not in comparison(
         with_values(find("texts"), {**values, "from": "pre-trained"}), behind, tmp_path / "run"
     )

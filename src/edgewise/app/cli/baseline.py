@@ -44,9 +44,9 @@ SIGNIFICANT = 0.05
 LOSING = "BEHIND", "WORSE than"
 """Words for a run that is worse than a baseline, with and without a paired test."""
 SPLITS = {"validation": "val", "test": "test"}
-FINE_TUNING = "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3"
+FINE_TUNING = "--from FOLDER"
 PAGE = "docs/howto/text.md"
-"""Page that shows the Python code of the baseline for texts."""
+"""Page on pre-trained models, with the Python code of the baseline for texts."""
 
 
 def baseline(arguments: Namespace) -> int:
@@ -137,7 +137,7 @@ def comparison(
             f"difference {rounded(gain, '+')}, {significance}",
         ]
     lines[-1] += f"; {path}"
-    return "\n".join([*lines, _advice(recipe, behind)] if behind else lines)
+    return "\n".join(filter(None, [*lines, _advice(recipe, behind)]))
 
 
 def references(recipe: Recipe, measured: Sequence[Baseline]) -> dict[str, Baseline]:
@@ -157,13 +157,20 @@ def _verdict(gain: float, test: Paired | None) -> str:
     return "ahead of" if gain > 0 else LOSING[0]
 
 
-def _advice(recipe: Recipe, best: Baseline) -> str:
-    """Return advice, as text, for a run whose result is worse than the best baseline."""
+def _advice(recipe: Recipe, best: Baseline | None) -> str:
+    """Return advice, as text, for texts from random weights, and for a run whose result is worse
+    than the baseline ``best``.
+    """
     if isinstance(recipe.data, LabelledText) and not recipe.start:
-        return (
-            f"Fine-tune a pre-trained BERT or RoBERTa: `{command('train', recipe)} {FINE_TUNING}`. "
-            f"Or use {best.name}, which takes {best.seconds:.0f} s ({PAGE})."
+        advice = (
+            "A pre-trained BERT or RoBERTa is usually more accurate: "
+            f"`{command('train', recipe)} {FINE_TUNING}` ({PAGE})."
         )
+        if best is not None:
+            advice += f" Or use {best.name}, which takes {best.seconds:.0f} s."
+        return advice
+    if best is None:
+        return ""
     advice = f"Use {best.name}, or tune the recipe on the validation set."
     classification = "test/accuracy" in best.metrics
     if isinstance(recipe.data, NodeFiles) and not recipe.data.unlabelled and classification:

@@ -430,8 +430,9 @@ def _add_common(command: argparse.ArgumentParser, out: str) -> None:
     changes = command.add_argument_group("changes to the recipe")
     changes.add_argument("--model", metavar="NAME", help=help_)
     help_ = (
-        "fine-tune: take the backbone's weights and its architecture, except graph, pooling and "
-        "dropout, from a run folder or a Hugging Face folder"
+        "fine-tune: take the backbone's weights and its architecture from a run folder, with the "
+        "recipe's graph, pooling and dropout, or from a Hugging Face folder, with the settings of "
+        "fine-tuning"
     )
     changes.add_argument("--from", dest="start", metavar="DIR", help=help_)
     help_ = "random seed for initialisation, dropout and shuffling"

@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError, MissingDataError
-from edgewise.app.runs.hugging_face import is_hugging_face, load_hf_weights
+from edgewise.app.runs.hugging_face import load_hf_weights
+from edgewise.app.runs.pretrained import is_hugging_face
 from edgewise.app.runs.recipe_fields import model_fields, with_values
 from edgewise.app.runs.vocabulary import check_vocabulary
 from edgewise.app.train.backbone import trunk_names

@@ -11,14 +11,14 @@ from torch import nn
 
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, MissingDataError, reading
+from edgewise.app.runs.pretrained import CONFIG, is_hugging_face
 from edgewise.app.runs.recipe_fields import with_values
-from edgewise.app.train.folder import RECIPE, differing
+from edgewise.app.train.folder import differing
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.tasks.text_classification import TextClassification
 from edgewise.app.train.text.tokenizer import TOKENIZER
-from edgewise.layers import TextClassifier, TokenClassifier
+from edgewise.layers import ClassificationHead, TextClassifier, TokenClassifier
 
-CONFIG = "config.json"
 FAMILIES = ("bert", "roberta")
 """Text models that can be fine-tuned; their names are equal in transformers and in Edgewise."""
 BACKBONE, HEAD, TOKENS = "trunk.", "head.", "trunk.embedding.tokens.weight"
@@ -26,14 +26,11 @@ OF_TOKENS = (TOKENS, "trunk.head.bias", "trunk.head.weight")
 """Names of weights with a row for each token."""
 OF_LABELS = ("head.output.weight", "head.output.bias", "head.1.weight", "head.1.bias")
 """Names of weights with a row for each label, in text and token classifiers."""
+DENSE = "head.dense."
+POOLER = f"{BACKBONE}pooler.0.", DENSE
+"""Prefix of the pooler's weights, and that of the same layer in a classification head."""
 NEXT_SENTENCE = ("cls.seq_relationship",)
 """Prefix of BERT's next-sentence head, which is not loaded."""
-
-
-def is_hugging_face(start: str) -> bool:
-    """Return whether a path is a folder that ``save_pretrained`` wrote, and not a run folder."""
-    folder = Path(start)
-    return bool(start) and (folder / CONFIG).is_file() and not (folder / RECIPE).exists()
 
 
 def with_hf_model(recipe: Recipe) -> Recipe:
@@ -83,9 +80,14 @@ def load_hf_weights(model: nn.Module, start: str, labels: Sequence[str]) -> None
             got=f"a {type(model).__name__}",
             remedy="omit --from, or choose another recipe",
         )
+    head = getattr(model, "head", None)
+    if isinstance(head, ClassificationHead) and head.pool.pool == "class":
+        # In transformers, too, a pooler is the first layer of a classifier.
+        hf_weights = {n.replace(*POOLER): weight for n, weight in hf_weights.items()}
+        names += [name for name in hf_weights if name.startswith(DENSE) and name in weights]
     order = _label_order(hf_model.labels, labels) if has_labels else None
     if order is not None and type(hf_model) is type(model):
-        names += [name for name in weights if name.startswith(HEAD)]
+        names += [name for name in weights if name.startswith(HEAD) and name not in names]
         hf_weights |= {name: hf_weights[name][order] for name in OF_LABELS if name in hf_weights}
     mismatches, loadable = [], {}
     for name in names:

@@ -12,6 +12,7 @@ from edgewise import models
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.runs.field_docs import field_meanings
+from edgewise.app.runs.pretrained import with_fine_tuning
 from edgewise.app.train.parsing import read_value
 from edgewise.app.train.recipe import Recipe
 
@@ -94,7 +95,9 @@ def part_fields(settings: Any) -> dict[str, Field]:
 def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     """Return a copy of the recipe with new values for some of its fields.
 
-    If ``model`` changes, the fields that both models have keep their values.
+    If ``model`` changes, the fields that both models have keep their values. If ``from`` changes to
+    a Hugging Face folder, the settings become those of fine-tuning, except those in ``values``.
+    A value of ``trainer.epochs`` without one of ``trainer.min_steps`` sets the latter to 0.
 
     Args:
         recipe: recipe to change.
@@ -115,6 +118,10 @@ def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     if "model" in values:
         recipe = _with_model(recipe, values["model"])
         values = {name: value for name, value in values.items() if name != "model"}
+    if values.get("from", recipe.start) != recipe.start:
+        recipe = with_fine_tuning(recipe, str(values["from"]))
+    if "trainer.epochs" in values:
+        values = {"trainer.min_steps": 0, **values}
     known_fields = fields_of(recipe)
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():

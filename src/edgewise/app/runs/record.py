@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -114,7 +115,8 @@ def from_record(record: Mapping[str, Any]) -> Recipe:
         check_choice("model", use, MODELS)
         name, summary = (read_value(key, record[key], str) for key in ("recipe", "summary"))
         bare = Recipe(name, summary, partial(MODELS[use]), **defaults)
-        values = {"seed": record["seed"], "from": record.get("from", "")}
+        bare = replace(bare, start=read_value("from", record.get("from", ""), str))
+        values = {"seed": record["seed"]}
         for section in ("model", *PARTS):
             values |= {f"{section}.{k}": v for k, v in record[section].items() if k != "use"}
     except (KeyError, TypeError, AttributeError) as error:

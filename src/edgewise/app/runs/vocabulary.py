@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.runs.hugging_face import hf_tokenizer_path, is_hugging_face
+from edgewise.app.runs.hugging_face import hf_tokenizer_path
+from edgewise.app.runs.pretrained import is_hugging_face
 from edgewise.app.train.folder import RECIPE, RunFolder
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.text.text_data import TextData

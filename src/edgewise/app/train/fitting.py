@@ -141,7 +141,9 @@ def fit(
     batches = len(loaders["train"])
     if not hasattr(loaders["train"], "share"):  # Lightning splits other loaders.
         batches = math.ceil(batches / world_size)
-    steps = trainer.epochs * math.ceil(batches / trainer.accumulate_grad_batches)
+    steps_per_epoch = math.ceil(batches / trainer.accumulate_grad_batches)
+    trainer = trainer.with_min_steps(steps_per_epoch)
+    steps = trainer.epochs * steps_per_epoch
     folder.make()
     module = TrainingModule(model.train(), task, optimizer, schedule, steps=steps)
     history = History(trainer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -161,6 +162,8 @@ class TrainerSettings:
 
     Attributes:
         epochs: maximum number of epochs.
+        min_steps: minimum number of optimizer steps. ``epochs`` is increased if there are fewer,
+            for small training sets.
         patience: number of epochs without improvement after which training stops; 0 disables
             early stopping.
         monitor: metric that selects the best epoch. The weights of this epoch are the result. Ties
@@ -196,6 +199,7 @@ class TrainerSettings:
     """
 
     epochs: int = 100
+    min_steps: int = 0
     patience: int = 0
     monitor: str = "val/accuracy"
     mode: Mode = "max"
@@ -217,7 +221,7 @@ class TrainerSettings:
             check_range(
                 f"trainer.{name}", getattr(self, name), f"choose for example {usual}", least=1
             )
-        for name in ("patience", "freeze_backbone_epochs", "clip_norm"):
+        for name in ("min_steps", "patience", "freeze_backbone_epochs", "clip_norm"):
             check_range(
                 f"trainer.{name}", getattr(self, name), f"choose 0 to disable {name}", least=0
             )
@@ -231,6 +235,11 @@ class TrainerSettings:
                 got=f"{self.average_last_epochs!r} with trainer.ema_decay {self.ema_decay!r}",
                 remedy="set one of trainer.average_last_epochs and trainer.ema_decay to 0",
             )
+
+    def with_min_steps(self, steps_per_epoch: int) -> TrainerSettings:
+        """Return the settings with ``epochs`` increased to at least ``min_steps`` steps."""
+        epochs = math.ceil(self.min_steps / max(steps_per_epoch, 1))
+        return replace(self, epochs=max(self.epochs, epochs))
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
         """Check that the settings fit the task, the model and this machine.
@@ -278,7 +287,8 @@ class Protocol:
 
     Attributes:
         metrics: names of the reported metrics, such as ``test/accuracy``.
-        reference: published result to compare with, and its source.
+        reference: published result on the same data by the same protocol, and its source; "none"
+            if there is none, with the published result that is not comparable and the difference.
         says: description of the data split and of how the epoch is chosen.
         seeds: number of random seeds; 0 trains once, with the seed of the recipe.
         folds: whether to cross-validate, with ``seeds`` trainings for each fold.

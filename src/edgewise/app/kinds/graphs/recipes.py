@@ -27,7 +27,7 @@ gin_mutag = Recipe(
     trainer=TrainerSettings(epochs=60, monitor="train/loss", mode="min", ema_decay=0.9),
     protocol=Protocol(
         ("test/accuracy",),
-        "89.4 ± 5.6 % (Xu et al., 2019; epoch chosen on the test folds)",
+        "none (89.4 ± 5.6 % in Xu et al., 2019, with the epoch chosen on the test folds)",
         "stratified folds, best epoch by training loss",
         folds=True,
     ),

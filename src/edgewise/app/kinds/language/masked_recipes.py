@@ -51,7 +51,5 @@ unidirectional_wikitext = replace(
     name="unidirectional-wikitext",
     summary="roberta-wikitext with causal attention to the same number of tokens",
     model=partial(roberta_wikitext.model, graph=graphs.causal() & graphs.window(8)),
-    protocol=replace(
-        HIDDEN_WORDS, reference="24.0 % (`roberta-wikitext`, which attends to both sides)"
-    ),
+    protocol=HIDDEN_WORDS,
 )

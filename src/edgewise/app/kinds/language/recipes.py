@@ -79,7 +79,7 @@ xl_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=1),
     protocol=Protocol(
         ("test/loss",),
-        "models without memory (next rows)",
+        "none",
         "nats per character on the last twentieth of the text, read in consecutive segments",
         seeds=3,
     ),
@@ -97,7 +97,7 @@ long_war_and_peace = replace(
     trainer=replace(gpt_shakespeare_best.trainer, epochs=3),
     protocol=Protocol(
         ("test/loss",),
-        "full attention (next row)",
+        "none",
         "nats per character on the last twentieth of the text, with at least half a window of "
         "context",
         seeds=3,

@@ -22,7 +22,7 @@ spoken_digits = Recipe(
     trainer=TrainerSettings(epochs=10, clip_norm=1.0, monitor="val/loss", mode="min"),
     protocol=Protocol(
         ("test/accuracy",),
-        "none on this validation split",
+        "none",
         "2,400 / 300 / 300 recordings of the same six speakers; best epoch by validation loss",
     ),
 )
@@ -35,7 +35,7 @@ spoken_digits_speakers = replace(
     data=SpokenDigits(split="speaker", subtract_mean=True),
     protocol=Protocol(
         ("test/accuracy",),
-        "none on these folds",
+        "none",
         "2,000 / 500 / 500 recordings, of four speakers / one / one; each speaker is tested once; "
         "best epoch by validation loss",
         folds=True,
