@@ -37,6 +37,8 @@ from edgewise.models.arguments import model_function
 class HGTLayer(GraphLayer):
     """Layer of the heterogeneous graph Transformer, from x ``[N, width]`` to the same shape."""
 
+    reach = 1
+
     def __init__(
         self, width: int, heads: int, relations: int, node_types: int, dropout: float
     ) -> None:
@@ -93,6 +95,8 @@ class HGTLayer(GraphLayer):
 
 class TypedInput(GraphLayer):
     """Input map :math:`ReLU(W x_i + b_{t(i)})`, with a bias for each node type."""
+
+    reach = 0
 
     def __init__(self, in_width: int, width: int, node_types: int) -> None:
         super().__init__()
