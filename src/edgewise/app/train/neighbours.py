@@ -13,12 +13,19 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.limits import check_memory
 from edgewise._utils.ragged import ranges, starts
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.sampled import Draw, SampledLoader
 from edgewise.engines.native.sampling import SortedGraph, sample_edges
 from edgewise.graphs import Graph, TypedGraph, check_square, edges
 from edgewise.graphs.graph import WholeDegrees
+
+TRAINED = 3000, 100
+"""Bytes per node and per directed edge for training on a whole graph: values and gradients of two
+layers of 64 features, edges in both orders, and their copy."""
+EVALUATED = 1000, 80
+"""Bytes per node and per directed edge for evaluation on a whole graph, and for the sampler."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,19 @@ def check_fanouts(
             got=repr(list(fanouts)),
             remedy="choose for example [10, 10]",
         )
+
+
+def check_graph_memory(num_nodes: int, num_edges: int, fanouts: Sequence[int]) -> None:
+    """Raise ArgumentError if memory is too small to train on the whole graph or, with fanouts, to
+    sample from it and evaluate on it.
+    """
+    per_node, per_edge = EVALUATED if fanouts else TRAINED
+    remedy = "use a part of the edges, or a machine with more memory"
+    if not fanouts:
+        remedy = "sample neighbourhoods, --data.fanouts 10,10; for classes or numbers of nodes, "
+        remedy += "the recipe nodes-on-disk keeps features and edges on disk"
+    what = f"a graph of {num_nodes:,} nodes and {num_edges:,} edges"
+    check_memory("data.path", per_node * num_nodes + per_edge * num_edges, what, remedy)
 
 
 def neighbour_batches(

@@ -39,7 +39,7 @@ def whole_graph(folder: Path) -> tuple[torch.Tensor, graphs.Graph]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    edges = np.stack([np.random.default_rng(0).integers(NODES, size=2000) for _ in range(2)])
+    edges = np.random.default_rng(0).integers(NODES, size=(2, 2000))
     edges[:, :3] = 7  # Self-loops; other edges are repeated.
     edges[:, 3:9] = edges[:, 9:10]
     np.save(tmp_path / "edge_index.npy", edges)
