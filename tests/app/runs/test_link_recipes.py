@@ -87,11 +87,12 @@ def test_interactions_with_all_neighbours_have_the_outputs_of_the_whole_graph(ta
 
 @pytest.mark.parametrize("fanouts", [(), (2, 2)])
 def test_a_lack_of_memory_is_an_error_before_the_work(friends, tastes, fanouts, monkeypatch):
-    monkeypatch.setattr("edgewise._utils.limits.available_memory", lambda: 1000.0)
     remedy = "a part of the edges" if fanouts else "--data.fanouts 10,10"
-    for data in (friends, tastes):
+    read = {data: data.read() for data in (friends, tastes)}
+    monkeypatch.setattr("edgewise._utils.limits.available_memory", lambda: 1000.0)
+    for data, contents in read.items():
         with refused("data.path", expected="free memory", got="edges", remedy=remedy):
-            replace(data, fanouts=fanouts)._split(replace(data, fanouts=fanouts).read())
+            replace(data, fanouts=fanouts)._split(contents)
 
 
 @pytest.mark.parametrize("name", ["links", "interactions"])

@@ -96,10 +96,10 @@ def test_sampled_weights_have_the_sum_of_the_whole_graph_as_expectation():
     whole = aggregate(x, graph, weight=symmetric_weight(graph))
     sampler, random, nodes = NeighbourSampler(graph, [3]), generator(), torch.arange(NODES)
     total = torch.zeros_like(whole)
-    for _ in range(400):
+    for _ in range(100):
         part = sampler.sample(nodes, random).graph
-        total += aggregate(x, part, weight=symmetric_weight(part)) / 400
-    torch.testing.assert_close(total, whole, rtol=0.1, atol=0.02)
+        total += aggregate(x, part, weight=symmetric_weight(part)) / 100
+    torch.testing.assert_close(total, whole, rtol=0.2, atol=0.05)
 
 
 @pytest.mark.slow

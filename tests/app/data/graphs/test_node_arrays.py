@@ -177,10 +177,10 @@ def test_numbers_are_learned_and_predicted(folder, tmp_path, monkeypatch):
     y = 1000 + 50 * mean.double()
     y[::10] = torch.nan
     np.save(folder / "y.npy", y.numpy())
-    recipe = replace(find("nodes-on-disk"), data=NodeArrays(str(folder), batch_size=32))
-    recipe = replace(recipe, trainer=replace(recipe.trainer, epochs=30))
+    recipe = replace(find("nodes-on-disk"), data=NodeArrays(str(folder), batch_size=16))
+    recipe = replace(recipe, trainer=replace(recipe.trainer, epochs=8))
     metrics = edgewise.train(recipe, tmp_path / "run")
-    assert metrics["test/r2"] > 0.5
+    assert metrics["test/r2"] > 0.3
     run = edgewise.load(tmp_path / "run")
     single = run.predict(["3"])[0]["y"]
     assert abs(single - float(y[3])) < 40
