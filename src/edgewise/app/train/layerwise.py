@@ -19,7 +19,7 @@ from edgewise.app.train.splits import Loader, Split
 from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.layers import GraphLayer, GraphSequential
 
-NUMBERS = 1 << 22
+NUMBERS = 1 << 21
 """Maximum number of features that a block of nodes reads; a node with more is a block by itself."""
 
 Features = Callable[[Tensor], Tensor]

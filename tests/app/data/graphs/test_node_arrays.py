@@ -170,6 +170,21 @@ def test_from_training_to_reasons(folder, tmp_path):
         edgewise.load(tmp_path / "run")
 
 
+def test_numbers_and_missing_numbers_are_read(folder):
+    y = np.random.default_rng(2).normal(50, 3, NODES).astype(np.float32)
+    y[::4] = np.nan
+    np.save(folder / "y.npy", y)
+    splits = NodeArrays(str(folder)).load()
+    assert splits.model_arguments["out_width"] == 1
+    assert splits.train.count + splits.val.count + splits.test.count == NODES * 3 // 4
+    ((target, *_),) = (splits.targets,)
+    assert target.mean == pytest.approx(50, abs=1)
+    assert splits.train.target_scale.std == [target.std]
+    batch = next(iter(splits.loaders(0)["val"]))
+    assert torch.equal(batch.target[:, 0], torch.tensor(y[batch.nodes]).double())
+
+
+@pytest.mark.slow
 def test_numbers_are_learned_and_predicted(folder, tmp_path, monkeypatch):
     x, graph = whole_graph(folder)
     source, target = graph.edge_index

@@ -79,7 +79,8 @@ class Interactions(Data):
     Training batches have inputs ``(users [B], negatives [M], graph)``, the keyword argument
     ``positives [B, K]`` and targets ``[B, K]``. The model returns scores ``[B, K + M]`` of the
     positive and then of the negative items. A target is the column of a positive item in these
-    scores. Positives and targets are padded with -1.
+    scores. Positives and targets are padded with -1. With ``fanouts``, the graph is a sample around
+    these users and items, and the keyword argument ``nodes`` has its nodes in the whole graph.
 
     Validation and test batches have inputs ``(users [B], items, graph)`` and targets
     ``[B, items]``: 1 for a held-out item of the user, 0 for another item, and -1 for a training

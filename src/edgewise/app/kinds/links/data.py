@@ -73,7 +73,9 @@ class Links(Data):
     validation and test.
 
     Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first. Validation
-    and test have one :class:`LinkBatch` each.
+    and test have one :class:`LinkBatch` each. With ``fanouts``, pairs and graph of a training batch
+    number the nodes of a sample; the keyword arguments are ``nodes``, their numbers in the whole
+    graph, and ``around``, a graph with all edges into the nodes of the pairs.
 
     The whole graph and the ids are saved with a trained model, to predict new links.
 
