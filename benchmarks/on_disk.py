@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,9 +30,12 @@ from torch.nn.functional import cross_entropy
 from benchmarks.cpu.measure import status
 from edgewise import models
 from edgewise.app.kinds.nodes import NodeArrays
-from edgewise.app.train import Batch, Loader
+from edgewise.app.train import Batch
 
 CLASSES, FANOUTS, SIZE, BLOCK = 10, (10, 10), 512, 1_000_000
+
+Outputs = Callable[..., tuple[Tensor, Tensor]]
+"""Function of a model and a batch that returns outputs and targets."""
 
 
 def write_graph(folder: Path, nodes: int, edges: int, width: int, labelled: int) -> None:
@@ -80,8 +84,8 @@ def measured(name: str) -> Iterator[None]:
     print(f"{name:52}{processor_seconds:8.1f} s {seconds:8.1f} s {used:8,.0f} MiB", flush=True)
 
 
-def train_epoch(batches: Loader, model: nn.Module, outputs: Callable[..., Tensor]) -> None:
-    """Train for one epoch; ``outputs`` returns outputs and targets of a batch."""
+def train_epoch(batches: Iterable[Any], model: nn.Module, outputs: Outputs) -> None:
+    """Train for one epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for batch in batches:
         loss = cross_entropy(*outputs(model, batch))
@@ -122,7 +126,7 @@ def run(folder: Path) -> None:
     with measured(f"epoch of {splits.train.count:,} nodes"):
         train_epoch(loaders["train"], model, of_batch)
     evaluate(f"exact evaluation of {splits.test.count:,} nodes", loaders["test"], model, of_batch)
-    near = (batch.neighbourhood() for batch in loaders["test"])
+    near = (batch.neighbourhood() for batch in loaders["test"])  # type: ignore[attr-defined]
     evaluate("the same by neighbourhoods of two steps", near, model, of_batch)
     try:
         peer_epoch(folder, splits.train.count, splits.test.count)
@@ -132,9 +136,9 @@ def run(folder: Path) -> None:
 
 def evaluate(
     name: str,
-    batches: Iterable[Batch],
+    batches: Iterable[Any],
     model: nn.Module,
-    outputs: Callable[..., tuple[Tensor, Tensor]],
+    outputs: Outputs,
 ) -> None:
     """Print time, memory and accuracy of an evaluation."""
     model.eval()

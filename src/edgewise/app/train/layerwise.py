@@ -137,7 +137,9 @@ class LayerwiseOutputs:
         """Divide nodes into blocks that together with their sources have ``NUMBERS`` features."""
         rows = max(1, NUMBERS // max(1, self._features(nodes[:1]).shape[-1]))
         number = (self._sampler.degrees(nodes) + 1).cumsum(0) // rows
-        return nodes.split(number.unique_consecutive(return_counts=True)[1].tolist())
+        sizes = number.unique_consecutive(return_counts=True)[1]
+        blocks: tuple[Tensor, ...] = nodes.split(sizes.tolist())
+        return blocks
 
     def _mask(self, nodes: Tensor) -> Tensor:
         mask = torch.zeros(self._sampler.num_nodes, dtype=torch.bool)
@@ -250,4 +252,5 @@ class _LayerwiseLoader(Loader):
     def __iter__(self) -> Iterator[Batch]:
         evaluation = Evaluation(self._outputs_of)
         for batch in super().__iter__():
+            assert isinstance(batch, LayerwiseBatch)
             yield replace(batch, evaluation=evaluation)

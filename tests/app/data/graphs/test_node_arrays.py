@@ -177,7 +177,7 @@ def test_numbers_and_missing_numbers_are_read(folder):
     splits = NodeArrays(str(folder)).load()
     assert splits.model_arguments["out_width"] == 1
     assert splits.train.count + splits.val.count + splits.test.count == NODES * 3 // 4
-    ((target, *_),) = (splits.targets,)
+    (target,) = splits.targets
     assert target.mean == pytest.approx(50, abs=1)
     assert splits.train.target_scale.std == [target.std]
     batch = next(iter(splits.loaders(0)["val"]))

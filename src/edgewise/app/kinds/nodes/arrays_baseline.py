@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +48,7 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
 
 def _fit_numbers(
     columns: Sequence[Column],
-    read: Callable[[], tuple[NDArray[np.float32], NDArray[np.float64]]],
+    read: Callable[[], tuple[NDArray[np.float32], NDArray[Any]]],
     features: Read,
     penalty: float,
 ) -> Score:
@@ -55,9 +56,7 @@ def _fit_numbers(
     return lambda batch: outputs(features(batch))
 
 
-def _examples(
-    splits: Splits, features: Read
-) -> tuple[NDArray[np.float32], NDArray[np.int64] | NDArray[np.float64]]:
+def _examples(splits: Splits, features: Read) -> tuple[NDArray[np.float32], NDArray[Any]]:
     """Return features and targets of training nodes."""
     batches = list(batches_of(splits.train, max(1, splits.train.count // FITTED)))
     targets = torch.cat([batch.target for batch in batches])
