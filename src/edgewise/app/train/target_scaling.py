@@ -29,6 +29,9 @@ class TargetScaling(nn.Module):
         tensor([15., 20., 25.], dtype=torch.float64)
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(
         self,
         model: nn.Module,
