@@ -3,10 +3,11 @@
     python -m benchmarks.on_disk [--nodes 200000] [--edges 3000000] [--folder FOLDER]
 
 The graph is made by this script: half of the edges are within a class, and the features of a node
-tell a little of its class. Memory is what the process allocates (RssAnon), above what it has after
-the imports; pages of the mapped files are not part of it, because the operating system frees them
-when memory is short. PyTorch Geometric's NeighborLoader samples the same fanouts from memory, if
-pyg-lib or torch-sparse is installed, which it needs.
+tell a little of its class. Memory is what the process allocates (RssAnon), above what it has
+before; pages of the mapped files are not part of it, because the operating system frees them when
+memory is short. PyTorch Geometric's NeighborLoader trains GraphSAGE with the same fanouts, batch
+size and nodes from memory, if pyg-lib or torch-sparse is installed, which it needs; both sides
+evaluate with all neighbours. Time is processor time, then elapsed time.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import argparse
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,9 +30,12 @@ from torch.nn.functional import cross_entropy
 from benchmarks.cpu.measure import status
 from edgewise import models
 from edgewise.app.kinds.nodes import NodeArrays
-from edgewise.app.train import Loader
+from edgewise.app.train import Batch
 
 CLASSES, FANOUTS, SIZE, BLOCK = 10, (10, 10), 512, 1_000_000
+
+Outputs = Callable[..., tuple[Tensor, Tensor]]
+"""Function of a model and a batch that returns outputs and targets."""
 
 
 def write_graph(folder: Path, nodes: int, edges: int, width: int, labelled: int) -> None:
@@ -67,18 +72,20 @@ def measured(name: str) -> Iterator[None]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    start = time.perf_counter()
+    start, processor_start = time.perf_counter(), time.process_time()
     try:
         yield
     finally:
         seconds = time.perf_counter() - start
+        processor_seconds = time.process_time() - processor_start
         stop.set()
         watcher.join()
-    print(f"{name:44}{seconds:8.1f} s   {(peak[0] - before) / 2**20:8,.0f} MiB", flush=True)
+    used = max(0, peak[0] - before) / 2**20
+    print(f"{name:52}{processor_seconds:8.1f} s {seconds:8.1f} s {used:8,.0f} MiB", flush=True)
 
 
-def train_epoch(batches: Loader, model: nn.Module, outputs: Callable[..., Tensor]) -> None:
-    """Train for one epoch; ``outputs`` returns outputs and targets of a batch."""
+def train_epoch(batches: Iterable[Any], model: nn.Module, outputs: Outputs) -> None:
+    """Train for one epoch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for batch in batches:
         loss = cross_entropy(*outputs(model, batch))
@@ -113,26 +120,41 @@ def run(folder: Path) -> None:
     torch.manual_seed(0)
     model = models.graphsage(**splits.model_arguments)
 
-    def of_batch(model: nn.Module, batch: object) -> tuple[Tensor, Tensor]:
-        return batch.select_outputs(model(*batch.inputs)), batch.target
+    def of_batch(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        return batch.select_outputs(batch.outputs(model)), batch.target
 
     with measured(f"epoch of {splits.train.count:,} nodes"):
         train_epoch(loaders["train"], model, of_batch)
-    model.eval()
-    right = 0
-    with measured(f"exact evaluation of {splits.test.count:,} nodes"), torch.no_grad():
-        for batch in loaders["test"]:
-            outputs, target = of_batch(model, batch)
-            right += int((outputs.argmax(-1) == target).sum())
-    print(f"accuracy {right / splits.test.count:.1%}")
+    evaluate(f"exact evaluation of {splits.test.count:,} nodes", loaders["test"], model, of_batch)
+    near = (batch.neighbourhood() for batch in loaders["test"])  # type: ignore[attr-defined]
+    evaluate("the same by neighbourhoods of two steps", near, model, of_batch)
     try:
-        peer_epoch(folder, splits.train.count)
+        peer_epoch(folder, splits.train.count, splits.test.count)
     except ImportError as error:
         print(f"NeighborLoader: {error}")
 
 
-def peer_epoch(folder: Path, count: int) -> None:
-    """Train PyTorch Geometric's GraphSAGE for one epoch on samples of its NeighborLoader."""
+def evaluate(
+    name: str,
+    batches: Iterable[Any],
+    model: nn.Module,
+    outputs: Outputs,
+) -> None:
+    """Print time, memory and accuracy of an evaluation."""
+    model.eval()
+    right = count = 0
+    with measured(name), torch.no_grad():
+        for batch in batches:
+            logits, target = outputs(model, batch)
+            right += int((logits.argmax(-1) == target).sum())
+            count += len(target)
+    print(f"accuracy {right / count:.1%}")
+
+
+def peer_epoch(folder: Path, count: int, tested: int) -> None:
+    """Train PyTorch Geometric's GraphSAGE for one epoch on samples of its NeighborLoader, and
+    evaluate it with all neighbours.
+    """
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
     from torch_geometric.nn import GraphSAGE
@@ -144,8 +166,11 @@ def peer_epoch(folder: Path, count: int) -> None:
             y=torch.from_numpy(np.load(folder / "y.npy")),
             edge_index=torch.cat([edge_index, edge_index.flip(0)], dim=1),
         )
-        seeds = (data.y >= 0).nonzero()[:count, 0]
+        labelled = (data.y >= 0).nonzero()[:, 0]
+        labelled = labelled[torch.randperm(len(labelled))]
+        seeds, others = labelled[:count], labelled[-tested:]
         loader = NeighborLoader(data, list(FANOUTS), seeds, batch_size=SIZE, shuffle=True)
+    tests = NeighborLoader(data, [-1] * len(FANOUTS), others, batch_size=SIZE)
     model = GraphSAGE(data.num_features, 64, len(FANOUTS), CLASSES)
 
     def of_batch(model: nn.Module, batch: Data) -> tuple[Tensor, Tensor]:
@@ -154,6 +179,7 @@ def peer_epoch(folder: Path, count: int) -> None:
 
     with measured(f"NeighborLoader: epoch of {count:,} nodes"):
         train_epoch(loader, model, of_batch)
+    evaluate(f"NeighborLoader: evaluation of {tested:,} nodes", tests, model, of_batch)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def test_gin_reads_every_depth_and_pools_as_the_paper_does(x: Tensor, graph: gra
 
 def test_jumping_knowledge_keeps_every_depth(x: Tensor, graph: graphs.Graph) -> None:
     first, act = MessagePassing(F_IN, 3).double(), torch.nn.ReLU()
-    out = JumpingKnowledge(first, act)(x, graph)
+    out = JumpingKnowledge(first, act, width=3)(x, graph)
     torch.testing.assert_close(out, torch.cat([x, first(x, graph), first(x, graph).relu()], -1))
 
 

@@ -23,7 +23,8 @@ def common_neighbours(pairs: Tensor, graph: Graph) -> Tensor:
     """Return three indices of the common neighbours of each pair of nodes, ``[M, 3]``.
 
     The columns are their number, the Adamic–Adar index (sum of 1 / log degree) and the resource
-    allocation index (sum of 1 / degree). ``graph`` has each edge in both directions.
+    allocation index (sum of 1 / degree). ``graph`` has each edge in both directions; of a sample,
+    all edges into the nodes of the pairs, and degrees are those in the whole graph.
 
     Example:
         >>> import torch
@@ -38,8 +39,9 @@ def common_neighbours(pairs: Tensor, graph: Graph) -> Tensor:
     neighbour = keys % nodes
     degree = torch.bincount(keys // nodes, minlength=nodes)
     first = starts(degree)
+    whole = degree if graph.whole is None else graph.whole.degree
     # 1 / log 1 is infinite, but a common neighbour of two nodes has at least two neighbours.
-    adamic, allocation = 1 / degree.clamp(min=2).log(), 1 / degree.clamp(min=1)
+    adamic, allocation = 1 / whole.clamp(min=2).log(), 1 / whole.clamp(min=1)
     weight = torch.stack([torch.ones_like(adamic), adamic, allocation], dim=1)
     # The neighbours of the node with the lower degree are looked up in the list of the other node.
     swap = degree[pairs[0]] > degree[pairs[1]]

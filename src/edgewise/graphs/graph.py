@@ -16,7 +16,7 @@ from html import escape
 from operator import index
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -192,6 +192,27 @@ def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str
     return name
 
 
+class WholeDegrees(NamedTuple):
+    """In-degree and number of self-loops, ``[num_targets]``, of the targets of a sampled graph in
+    the graph from which its edges were sampled.
+    """
+
+    degree: Tensor
+    loops: Tensor
+
+    def with_self_loops(self) -> WholeDegrees:
+        """Count a self-loop for each node that has none."""
+        return WholeDegrees(self.degree + (self.loops == 0), self.loops.clamp(min=1))
+
+    def without_self_loops(self) -> WholeDegrees:
+        """Count no self-loop."""
+        return WholeDegrees(self.degree - self.loops, torch.zeros_like(self.loops))
+
+    def to(self, device: torch.device) -> WholeDegrees:
+        """Return a copy on another device."""
+        return WholeDegrees(self.degree.to(device), self.loops.to(device))
+
+
 class Graph(Pattern):
     """Graph with a fixed number of nodes.
 
@@ -201,6 +222,8 @@ class Graph(Pattern):
         device: device of the edge indices.
         segments: for a packed batch, two tensors with the number of targets and of sources of each
             graph in the batch; otherwise ``None``.
+        whole: for a sample of the edges of a larger graph, the degrees of the targets there;
+            otherwise ``None``.
 
     Example:
         >>> from edgewise import graphs
@@ -216,6 +239,7 @@ class Graph(Pattern):
     num_sources: int
     device: torch.device
     segments: tuple[Tensor, Tensor] | None = None
+    whole: WholeDegrees | None = None
     name: str = ""
 
     def __init__(self, num_targets: int, num_sources: int, device: torch.device) -> None:
@@ -281,6 +305,10 @@ class Graph(Pattern):
     def in_degree(self) -> Tensor:
         """Return the number of edges into each target ``[num_targets]``."""
         return self.cached("in_degree", lambda: _counts(self.edge_index[1], self.num_targets))
+
+    def whole_in_degree(self) -> Tensor:
+        """Return the in-degree ``[num_targets]``; of a sample, that in the whole graph."""
+        return self.in_degree() if self.whole is None else self.whole.degree
 
     def out_degree(self) -> Tensor:
         """Return the number of edges out of each source ``[num_sources]``."""
@@ -461,7 +489,9 @@ class Edges(Graph):
             joined = torch.cat([self._edge_index, torch.stack([node + ahead, node])], dim=1)
             square = self.segments is not None and torch.equal(*self.segments)
             segments = self.segments if square else None
-            return Edges(joined, self.num_targets, self.num_sources, segments)
+            graph = Edges(joined, self.num_targets, self.num_sources, segments)
+            graph.whole = self.whole and self.whole.with_self_loops()
+            return graph
 
         return self.cached("with_self_loops", make)
 
@@ -470,7 +500,9 @@ class Edges(Graph):
         ahead = self._sources_ahead(self.num_targets, self.num_sources)
 
         def make() -> Graph:
-            return select_edges(self, self.source != self.target + ahead, self.segments)
+            graph = select_edges(self, self.source != self.target + ahead, self.segments)
+            graph.whole = self.whole and self.whole.without_self_loops()
+            return graph
 
         return self.cached("without_self_loops", make)
 
@@ -484,7 +516,9 @@ class Edges(Graph):
                 " on another device",
             )
         edge_index, segments = self._edge_index.to(device), self._segments_on(device)
-        return Edges(edge_index, self.num_targets, self.num_sources, segments)
+        graph = Edges(edge_index, self.num_targets, self.num_sources, segments)
+        graph.whole = self.whole and self.whole.to(device)
+        return graph
 
 
 def edge_keys(graph: Graph) -> Tensor:

@@ -172,7 +172,9 @@ class TypedGraph(Edges):
         index, edge_type, node_type = (
             x.to(device) for x in (self.edge_index, self.edge_type, self.node_type)
         )
-        return self._with_edges(index, edge_type, self.relations, node_type)
+        graph = self._with_edges(index, edge_type, self.relations, node_type)
+        graph.whole = self.whole and self.whole.to(device)
+        return graph
 
 
 def typed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from edgewise.attention.attend import Reduce, aggregate
@@ -24,6 +25,8 @@ class MessagePassing(GraphLayer):
         torch.Size([10, 32])
     """
 
+    reach = 1
+
     def __init__(self, in_width: int, out_width: int, *, reduce: Reduce = "sum") -> None:
         super().__init__()
         self.own = Linear(in_width, out_width)
@@ -43,7 +46,10 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
 
     Here :math:`d_i` is the sum of the incoming weights of node i; edges from a node without
     incoming edges have weight 0. ``weight`` holds the edge weights a, ``[E]``. By default all are
-    1, and the result is in float64 and stored with the graph.
+    1, and the result is in float64 and stored with the graph. The degrees of a sampled graph are
+    then those in the whole graph, and the weights of k sampled of m edges of a node, without
+    self-loops, are multiplied by m / k: the sum over the edges has the expectation of the sum in
+    the whole graph.
 
     Example:
         >>> from edgewise import graphs, layers
@@ -60,8 +66,14 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
 
 def _of_degrees(graph: Graph) -> Tensor:
     source, target = graph.edge_index
-    scale = _inverse_root(graph.in_degree().double())
-    return scale[source] * scale[target]
+    scale = _inverse_root(graph.whole_in_degree().double())
+    weight = scale[source] * scale[target]
+    if graph.whole is None:
+        return weight
+    is_loop = source == target
+    sampled = torch.zeros_like(scale).index_add(0, target, (~is_loop).double())
+    factor = (graph.whole.degree - graph.whole.loops) / sampled.clamp(min=1)
+    return weight * factor[target].masked_fill(is_loop, 1)
 
 
 def _inverse_root(degree: Tensor) -> Tensor:

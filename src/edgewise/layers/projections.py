@@ -70,8 +70,13 @@ def matrix_of(linear: nn.Module, in_width: int, like: Tensor) -> Tensor:
     return columns.t()
 
 
-def table_of(embedding: nn.Module, rows: int) -> Tensor:
-    """Return all rows of an embedding; one with hooks, or of another class, is called for them."""
+def table_of(embedding: nn.Module, rows: int, index: Tensor | None = None) -> Tensor:
+    """Return all rows of an embedding, or the rows ``index``; one with hooks, or of another class,
+    is called for all rows.
+    """
+    if index is not None:
+        selected: Tensor = embedding(index)
+        return selected
     if is_plain(embedding, nn.Embedding):
         weight: Tensor = embedding.weight  # type: ignore[assignment]
         return weight

@@ -19,6 +19,8 @@ class GraphLayer(nn.Module):
     Attributes:
         reads_edge_attr: whether the layer accepts edge features, ``edge_attr=``.
         shares_nodes: whether a node may belong to several graphs of a batch.
+        reach: in evaluation, number of steps along edges over which a node's output depends on
+            other nodes; ``None`` if it is unknown or unlimited.
 
     Example:
         >>> import torch
@@ -33,6 +35,13 @@ class GraphLayer(nn.Module):
 
     reads_edge_attr: bool = False
     shares_nodes: bool = True
+    reach: int | None = None
+
+    def stages(self) -> list[nn.Module]:
+        """Return modules that, one after another, compute the same as this layer. Modules that are
+        no :class:`GraphLayer` map each node by itself.
+        """
+        return [self]
 
     def encodings(self) -> dict[str, nn.Module]:
         """Return the encodings whose codes can be precomputed, by argument of ``forward``."""
@@ -61,6 +70,13 @@ class GraphSequential(GraphLayer):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.reads_edge_attr = any(getattr(layer, "reads_edge_attr", False) for layer in layers)
+
+    def stages(self) -> list[nn.Module]:
+        return [
+            stage
+            for layer in self.layers
+            for stage in (layer.stages() if isinstance(layer, GraphLayer) else [layer])
+        ]
 
     def forward(
         self,

@@ -108,6 +108,8 @@ class MultiHeadAttention(GraphLayer):
         )
         check_choice("projections", projections, get_args(Projections))
         self.heads, self.key_heads = heads, key_heads
+        # Rotary encodings and some scores depend on the positions of nodes.
+        self.reach = 1 if rotary is None and score is DOT else None
         self.head_width = head_width or width // heads
         if isinstance(score, str):
             score = learned_score(score, heads, self.head_width)
@@ -595,6 +597,7 @@ class AttentionBlock(GraphLayer):
         super().__init__()
         self.attention = Residual(attention, width, **residual)
         self.feed_forward = Residual(feed_forward, width, **residual)
+        self.reach = getattr(attention, "reach", None)
 
     def forward(self, x: Tensor, graph: Pattern, **arguments: Any) -> Tensor:
         """Return features of the shape of x; ``arguments`` are passed to the attention."""

@@ -144,6 +144,8 @@ class TypedInput(GraphLayer):
         torch.Size([3, 8])
     """
 
+    reach = 0
+
     def __init__(self, in_width: int, width: int, node_types: int) -> None:
         super().__init__()
         self.linear = Linear(in_width, width)

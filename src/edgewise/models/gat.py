@@ -27,6 +27,8 @@ class GATLayer(GraphLayer):
     paper, of the values W h_j (two points of accuracy on CiteSeer).
     """
 
+    reach = 1
+
     def __init__(
         self, in_width: int, width: int, heads: int, *, dropout: float = 0.0, average: bool = False
     ) -> None:

@@ -24,6 +24,8 @@ from edgewise.models.arguments import model_function
 class GATv2Layer(GraphLayer):
     """GATv2 layer: h_i' = Σ_j softmax_j(a·leaky(W_q h_i + W_k h_j)) W_k h_j for each head."""
 
+    reach = 1
+
     def __init__(
         self, in_width: int, width: int, heads: int, *, dropout: float = 0.0, average: bool = False
     ) -> None:

@@ -25,6 +25,8 @@ from edgewise.models.arguments import model_function
 class GCNLayer(GraphLayer):
     """GCN layer, from features ``[..., N, in_width]`` to features ``[..., N, out_width]``."""
 
+    reach = 1
+
     def __init__(self, in_width: int, out_width: int) -> None:
         super().__init__()
         self.linear = Linear(in_width, out_width, bias=False)

@@ -26,6 +26,8 @@ from edgewise.models.arguments import model_function
 class GINLayer(GraphLayer):
     """GIN layer, ``network((1 + ε) h_i + Σ_j h_j)``, with learned ε that starts at zero."""
 
+    reach = 1
+
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network, self.epsilon = network, nn.Parameter(torch.zeros(()))
@@ -41,11 +43,17 @@ class GINLayer(GraphLayer):
 class JumpingKnowledge(GraphLayer):
     r"""Layers whose outputs are concatenated, :math:`[h^0; \dots; h^L]` (Xu et al., Representation
     learning on graphs with jumping knowledge networks, 2018).
+
+    The inputs of layers after the first have ``width`` features.
     """
 
-    def __init__(self, *layers: nn.Module) -> None:
+    def __init__(self, *layers: nn.Module, width: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
+        self.layers, self.width = nn.ModuleList(layers), width
+
+    def stages(self) -> list[nn.Module]:
+        widths = [0, *[self.width] * (len(self.layers) - 1)]
+        return list(map(_Appended, self.layers, widths))
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """Return features ``[..., N, width_0 + ... + width_L]`` of nodes ``[..., N, width_0]``."""
@@ -55,6 +63,23 @@ class JumpingKnowledge(GraphLayer):
             x = layer(x, graph) if isinstance(layer, GraphLayer) else layer(x)
             features.append(x)
         return torch.cat(features, dim=-1)
+
+
+class _Appended(GraphLayer):
+    """Layer whose output is appended to its input; it reads the last ``width`` features, or all if
+    ``width`` is 0.
+    """
+
+    def __init__(self, layer: nn.Module, width: int) -> None:
+        super().__init__()
+        self.layer, self.width = layer, width
+        self.reach = layer.reach if isinstance(layer, GraphLayer) else 0
+
+    def forward(self, x: Tensor, graph: Pattern) -> Tensor:
+        x = x.to_dense() if x.layout is torch.sparse_csr else x
+        h = x[..., -self.width :]
+        h = self.layer(h, graph) if isinstance(self.layer, GraphLayer) else self.layer(h)
+        return torch.cat([x, h], dim=-1)
 
 
 @model_function()
@@ -90,4 +115,4 @@ def gin(
         )
         layers.append(GINLayer(network))
     head = nn.Linear(in_width + depth * width, out_width)
-    return GraphSequential(JumpingKnowledge(*layers), nn.Dropout(dropout), head)
+    return GraphSequential(JumpingKnowledge(*layers, width=width), nn.Dropout(dropout), head)

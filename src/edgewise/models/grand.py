@@ -61,6 +61,7 @@ class Grand(GraphLayer):
     ) -> None:
         super().__init__()
         self.hops, self.views, self.drop_node = hops, views, drop_node
+        self.reach = hops
         self.dropout = Dropout(dropout)
         self.first = Linear(in_width, width, bias=False)
         self.bias = nn.Parameter(torch.empty(width))

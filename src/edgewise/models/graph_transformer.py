@@ -30,6 +30,9 @@ class GraphTransformer(GraphLayer):
         super().__init__()
         self.embed, self.layers, self.head = embed, nn.ModuleList(layers), head
 
+    def stages(self) -> list[nn.Module]:
+        return [self.embed, *self.layers, self.head]
+
     def forward(
         self,
         x: Tensor,

@@ -37,6 +37,8 @@ from edgewise.models.arguments import model_function
 class HGTLayer(GraphLayer):
     """Layer of the heterogeneous graph Transformer, from x ``[N, width]`` to the same shape."""
 
+    reach = 1
+
     def __init__(
         self, width: int, heads: int, relations: int, node_types: int, dropout: float
     ) -> None:

@@ -71,8 +71,8 @@ class LightGCN(Recommender):
         self.hops, self.cosine, self.low_pass = hops, cosine, low_pass
         self.combine = SumOfParts()
 
-    def embed(self, graph: Pattern) -> Tensor:
-        h = self.table()
+    def embed(self, graph: Pattern, nodes: Tensor | None = None) -> Tensor:
+        h = self.table(nodes)
         graph = bind_graph(graph, len(h), len(h), h.device)
         weight = symmetric_weight(graph).to(h.dtype)
         total = h

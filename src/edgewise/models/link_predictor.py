@@ -35,7 +35,7 @@ SCALE = 10.0  # Resource allocation is far below 1, where log(1 + x) would be li
 class LinkPredictor(nn.Module):
     """Link predictor: GraphSAGE on learned node embeddings, then a score for each pair of nodes.
 
-    Called as ``model(pairs [2, M], graph)``.
+    Called as ``model(pairs [2, M], graph)``, or ``model(pairs, sample, nodes=..., around=...)``.
 
     Args:
         num_nodes: number of nodes.
@@ -82,29 +82,43 @@ class LinkPredictor(nn.Module):
             else None
         )
 
-    def forward(self, pairs: Tensor, graph: Pattern) -> Tensor:
-        """Return scores ``[M]`` of M pairs of nodes ``[2, M]``, in any order of the two nodes."""
-        return self.score(self.embed(graph), pairs, graph)
+    def forward(
+        self,
+        pairs: Tensor,
+        graph: Pattern,
+        *,
+        nodes: Tensor | None = None,
+        around: Graph | None = None,
+    ) -> Tensor:
+        """Return scores ``[M]`` of M pairs of nodes ``[2, M]``, in any order of the two nodes.
 
-    def embed(self, graph: Pattern) -> Tensor:
-        """Return the states ``[N, width]`` of all nodes."""
-        z: Tensor = self.encoder(table_of(self.embedding, self.num_nodes), graph)
+        ``graph`` may be a sample: ``nodes`` are then the nodes of the whole graph that it has, and
+        ``around`` has all edges into the nodes of the pairs, which come first in both graphs.
+        """
+        z = self.embed(graph, nodes)
+        return self.score(z, pairs, graph) if around is None else self._score(z, pairs, around)
+
+    def embed(self, graph: Pattern, nodes: Tensor | None = None) -> Tensor:
+        """Return the states ``[N, width]`` of all nodes, or of the nodes of a sample."""
+        z: Tensor = self.encoder(table_of(self.embedding, self.num_nodes, nodes), graph)
         return z
 
     def score(self, z: Tensor, pairs: Tensor, graph: Pattern) -> Tensor:
         """Return scores ``[M]`` of pairs ``[2, M]`` from the states ``[N, width]`` of all nodes."""
+        return self._score(z, pairs, bind_graph(graph, len(z), len(z), z.device))
+
+    def _score(self, z: Tensor, pairs: Tensor, graph: Graph) -> Tensor:
         product = z.index_select(0, pairs[0]) * z.index_select(0, pairs[1])
         out: Tensor = product.sum(-1) if self.decoder is None else self.decoder(product).squeeze(-1)
         if self.overlap is None:
             return out
-        bound = bind_graph(graph, len(z), len(z), z.device)
-        extra: Tensor = self.overlap(_structure(pairs, bound).to(z.dtype)).squeeze(-1)
+        extra: Tensor = self.overlap(_structure(pairs, graph).to(z.dtype)).squeeze(-1)
         return out + extra
 
 
 def _structure(pairs: Tensor, graph: Graph) -> Tensor:
     """Return log(1 + a · feature) of the five features of each pair of nodes, ``[M, 5]``."""
-    degrees = graph.in_degree()[pairs].sort(0).values.t()
+    degrees = graph.whole_in_degree()[pairs].sort(0).values.t()
     return torch.cat([SCALE * common_neighbours(pairs, graph), degrees], dim=1).log1p()
 
 

@@ -50,7 +50,7 @@ class OutputPropagation(GraphLayer):
 
     def __init__(self, hops: int) -> None:
         super().__init__()
-        self.hops = hops
+        self.hops = self.reach = hops
 
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """Return outputs ``[..., N, out_width]`` from x of the same shape."""
@@ -71,6 +71,7 @@ class MultiHopAttention(GraphLayer):
     ) -> None:
         super().__init__()
         self.heads, self.hops, self.alpha, self.dropout = heads, hops, alpha, dropout
+        self.reach = hops
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)

@@ -25,6 +25,7 @@ class MoNetLayer(GraphLayer):
     """Convolution with learned Gaussian kernels over edge pseudo-coordinates."""
 
     reads_edge_attr = True
+    reach = 1
 
     def __init__(self, in_width: int, out_width: int, kernels: int, *, edge_width: int = 2) -> None:
         super().__init__()
@@ -59,7 +60,7 @@ class MoNetLayer(GraphLayer):
 
 def degrees(graph: Graph) -> Tensor:
     """Return pseudo-coordinates ``[E, 2]`` from the node degrees, (1/√d_i, 1/√d_j)."""
-    scale = graph.in_degree().clamp(min=1).double().rsqrt()
+    scale = graph.whole_in_degree().clamp(min=1).double().rsqrt()
     return torch.stack([scale[graph.target], scale[graph.source]], dim=-1)
 
 

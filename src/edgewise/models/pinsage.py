@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
 from edgewise._utils.arguments import check_range
+from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions, starts
 from edgewise.attention.attend import aggregate
 from edgewise.graphs import Graph, Pattern, check_square, edges
@@ -94,7 +95,15 @@ class PinSage(Recommender):
         layers = (PinSageLayer(width, top, steps) for _ in range(depth))
         super().__init__(num_users, num_items, width, layers)
 
-    def embed(self, graph: Pattern) -> Tensor:
+    def embed(self, graph: Pattern, nodes: Tensor | None = None) -> Tensor:
+        if nodes is not None:
+            raise ArgumentError(
+                "data.fanouts",
+                expected="no fanouts, because random walks choose the neighbours of PinSage on the "
+                "whole graph",
+                got="a sampled graph",
+                remedy="leave out data.fanouts, or use the model lightgcn",
+            )
         total = h = self.table()
         for layer in self.layers:
             h = layer(h, graph)

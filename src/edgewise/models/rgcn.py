@@ -29,6 +29,8 @@ class RGCNLayer(GraphLayer):
     for each relation. Parameters have the names and shapes of PyTorch Geometric's ``RGCNConv``.
     """
 
+    reach = 1
+
     def __init__(self, in_width: int, out_width: int, relations: int, bases: int) -> None:
         super().__init__()
         self.relations = relations

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("lightning")
-from edgewise import graphs
+from edgewise import graphs, models
 from edgewise.app.cli import main
 from edgewise.app.files.edges import read_edges
 from edgewise.app.files.triples import read_triples
 from edgewise.app.kinds.nodes import Aifb, NodeFiles
 from edgewise.app.kinds.nodes.baseline import counts_of_neighbours
+from edgewise.app.train.sampled import SampledSplit
 from tests.errors import refused
 from tests.places import needs
 
@@ -145,3 +147,28 @@ def test_aifb() -> None:
     names = {name for _, name, _ in graph.relations}
     assert "author" in names
     assert not names & {"employs", "affiliation", "rev_employs", "rev_affiliation"}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["rgcn", "hgt"])
+def test_sampled_training_with_all_neighbours_is_that_of_the_whole_graph(name: str) -> None:
+    data = NodeFiles(
+        nodes="typed.csv",
+        edges="edges.csv",
+        relation="relation",
+        node_type="kind" if name == "hgt" else "",
+        features=("age",),
+        fanouts=(-1, -1),
+    )
+    splits = data.load()
+    model = getattr(models, name)(**splits.model_arguments).eval()
+    index = torch.arange(5, 20)
+    whole = splits.train.make(index)
+    assert isinstance(splits.train, SampledSplit)
+    sampled = splits.train.sample(index, torch.Generator())
+    expected, outputs = (b.select_outputs(b.outputs(model)) for b in (whole, sampled))
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=1e-5)
+    assert sampled.inputs[1].relations == whole.inputs[1].relations
+    few = replace(data, fanouts=(1, 1)).load().train
+    assert isinstance(few, SampledSplit)
+    assert few.sample(index, torch.Generator()).inputs[1].in_degree().max() == 1

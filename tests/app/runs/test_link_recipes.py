@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from edgewise import models
+from edgewise._utils.errors import Interrupted
 from edgewise.app.kinds import find
 from edgewise.app.kinds.items import InteractionFiles
 from edgewise.app.kinds.links import EdgeList
 from edgewise.app.runs import evaluate_run, train, with_values
+from tests.app.train.test_resume import assert_same, break_at, ctrl_c
+from tests.errors import refused
 
 pytest.importorskip("lightning")
 
@@ -40,6 +44,70 @@ def tastes(tmp_path):
         (tmp_path / name).write_text("".join(text))
     paths = {"path": str(tmp_path / "train.txt"), "test_path": str(tmp_path / "test.txt")}
     return InteractionFiles(**paths, val=0.15, batch_size=80, negatives=20)
+
+
+def outputs(model, batch):
+    return model(*batch.inputs, **batch.keywords)
+
+
+def test_links_with_all_neighbours_have_the_outputs_of_the_whole_graph(friends):
+    whole = friends.load().train
+    sampled = replace(friends, fanouts=(-1, -1)).load().train
+    index, generators = torch.arange(3, 40), (torch.Generator().manual_seed(1) for _ in range(2))
+    first, second = (split.sample(index, next(generators)) for split in (whole, sampled))
+    torch.manual_seed(0)
+    model = models.link_predictor(GROUPS * SIZE, width=8, decoder="dot", overlap=True).double()
+    torch.testing.assert_close(outputs(model, second), outputs(model, first), rtol=0, atol=1e-12)
+    assert torch.equal(first.target, second.target)
+    # The links to predict are not among the edges.
+    pairs, graph = second.inputs
+    positives = pairs[:, second.target == 1]
+    assert not graph.contains(positives[0], positives[1]).any()
+    assert not second.keywords["around"].contains(positives[1], positives[0]).any()
+    few = replace(friends, fanouts=(2, 2)).load().train.sample(index, torch.Generator())
+    assert few.inputs[1].in_degree().max() <= 2
+
+
+@pytest.mark.parametrize("by_user", [False, True])
+def test_interactions_with_all_neighbours_have_the_outputs_of_the_whole_graph(tastes, by_user):
+    data = replace(tastes, by_user=by_user)
+    whole, sampled = data.load().train, replace(data, fanouts=(-1, -1)).load().train
+    index, generators = torch.arange(20), (torch.Generator().manual_seed(1) for _ in range(2))
+    first, second = (split.sample(index, next(generators)) for split in (whole, sampled))
+    model = models.lightgcn(GROUPS * SIZE, GROUPS * SIZE, width=8).double()
+    torch.testing.assert_close(outputs(model, second), outputs(model, first), rtol=0, atol=1e-12)
+    assert torch.equal(first.target, second.target)
+    few = replace(data, fanouts=(2, 2)).load().train.sample(index, torch.Generator())
+    assert few.inputs[2].in_degree().max() <= 2
+    with refused("data.fanouts", expected="random walks", got="sample", remedy="lightgcn"):
+        outputs(models.pinsage(GROUPS * SIZE, GROUPS * SIZE, width=8), few)
+    with refused("data.fanouts", expected="negatives=0", got="2, 2", remedy="leave out"):
+        replace(data, fanouts=(2, 2), negatives=0)
+
+
+@pytest.mark.parametrize("fanouts", [(), (2, 2)])
+def test_a_lack_of_memory_is_an_error_before_the_work(friends, tastes, fanouts, monkeypatch):
+    remedy = "a part of the edges" if fanouts else "--data.fanouts 10,10"
+    read = {data: data.read() for data in (friends, tastes)}
+    monkeypatch.setattr("edgewise._utils.limits.available_memory", lambda: 1000.0)
+    for data, contents in read.items():
+        with refused("data.path", expected="free memory", got="edges", remedy=remedy):
+            replace(data, fanouts=fanouts)._split(contents)
+
+
+@pytest.mark.parametrize("name", ["links", "interactions"])
+def test_a_broken_run_goes_on_in_the_same_samples(name, friends, tastes, tmp_path, monkeypatch):
+    data = replace(friends if name == "links" else tastes, fanouts=(2, 2))
+    fields = {"trainer.epochs": 2, "trainer.save_every": 0, "model.width": 8}
+    recipe = with_values(replace(find(name), data=data), fields)
+    train(recipe, tmp_path / "unbroken")
+    monkeypatch.setattr("edgewise.app.train.callbacks.INTERVAL_FACTOR", 0)
+    steps = len(data.load().loaders(0)["train"])
+    break_at(monkeypatch, steps + 1, ctrl_c)
+    with pytest.raises(Interrupted):
+        train(recipe, tmp_path / "run")
+    train(recipe, tmp_path / "run", resume=True)
+    assert_same(tmp_path / "run", tmp_path / "unbroken")
 
 
 def small(name, data, **fields):

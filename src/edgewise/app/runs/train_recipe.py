@@ -25,6 +25,7 @@ from edgewise.app.runs.vocabulary import with_vocabulary, write_tokenizer
 from edgewise.app.train.fitting import fit
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.held_out import keep_held_out
+from edgewise.app.train.layerwise import LayerwiseBatch
 from edgewise.app.train.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
 from edgewise.app.train.process import rank_and_world_size, seed_everything
 from edgewise.app.train.recipe import Recipe
@@ -144,8 +145,10 @@ def checked_model(recipe: Recipe, splits: Splits) -> nn.Module:
     described.trainer.check(described.task.metrics(), model)
     recipe.optimizer.build(model)  # This checks decay_only and layer_decay.
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
+    if isinstance(batch, LayerwiseBatch):
+        batch = batch.neighbourhood()  # The hidden features of all nodes are not needed here.
     with torch.no_grad():
-        outputs = batch.select_outputs(model.eval()(*batch.inputs, **batch.keywords))
+        outputs = batch.select_outputs(batch.outputs(model.eval()))
         described.task.loss(outputs, batch.target)
     return model
 

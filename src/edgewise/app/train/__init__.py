@@ -9,6 +9,7 @@ from edgewise.app.train.baseline import Candidate, NoBaselineError, Score, Write
 from edgewise.app.train.batches import Batch, WritingBatch
 from edgewise.app.train.fitting import evaluate, fit
 from edgewise.app.train.folder import RunFolder
+from edgewise.app.train.layerwise import LayerwiseOutputs
 from edgewise.app.train.neighbours import NeighbourSampler, neighbour_batches
 from edgewise.app.train.packed import PackedGraphs
 from edgewise.app.train.process import rank_and_world_size, seed_everything
@@ -41,6 +42,7 @@ __all__ = [
     "CosineSchedule",
     "Data",
     "Interrupted",
+    "LayerwiseOutputs",
     "LinearSchedule",
     "Loader",
     "NeighbourSampler",

@@ -61,6 +61,11 @@ class Batch:
         target = self.target.to(device)
         return replace(self, inputs=inputs, keywords=keywords, target=target, select=select)
 
+    def outputs(self, model: nn.Module) -> Tensor:
+        """Return the outputs of the model, all rows."""
+        outputs: Tensor = model(*self.inputs, **self.keywords)
+        return outputs
+
     def select_outputs(self, outputs: Tensor) -> Tensor:
         """Return the output rows ``[M, ...]`` that have targets, in the order of ``target``."""
         return outputs if self.select is None else outputs[self.select]

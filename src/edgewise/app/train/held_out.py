@@ -48,7 +48,7 @@ def _outputs(model: nn.Module, split: Split, batch_size: int) -> tuple[Tensor, T
     device = next(model.parameters()).device
     for loaded in split.loader(batch_size, None):
         batch = loaded.to(device)
-        outputs = batch.select_outputs(model(*batch.inputs, **batch.keywords))
+        outputs = batch.select_outputs(batch.outputs(model))
         batches.append((outputs.cpu(), batch.target.cpu()))
     outputs, target = (torch.cat(tensors) for tensors in zip(*batches, strict=True))
     return outputs, target

@@ -126,7 +126,7 @@ class TrainingModule(lightning.LightningModule):
         """Return the model's outputs for a batch; in training, those of ``task.views`` calls."""
         if batch.continues is None:
             num_views = self.task.views if split == "train" else 1
-            views = [self.model(*batch.inputs, **batch.keywords) for _ in range(num_views)]
+            views = [batch.outputs(self.model) for _ in range(num_views)]
             return torch.stack(views, dim=1) if num_views > 1 else views[0]
         cache = self.carried.get(split) if batch.continues else None
         cache = self.carried[split] = Cache() if cache is None else cache

@@ -13,11 +13,19 @@ import torch
 from torch import Generator, Tensor
 
 from edgewise._utils.errors import ArgumentError
+from edgewise._utils.limits import check_memory
 from edgewise._utils.ragged import ranges, starts
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.sampled import Draw, SampledLoader
 from edgewise.engines.native.sampling import SortedGraph, sample_edges
 from edgewise.graphs import Graph, TypedGraph, check_square, edges
+from edgewise.graphs.graph import WholeDegrees
+
+TRAINED = 2000, 40
+"""Bytes per node and per directed edge for training on a whole graph. GraphSAGE with two layers of
+64 features takes 1.2 GB for 511,463 nodes and 4.4 million directed edges."""
+EVALUATED = 800, 40
+"""The same for evaluation on a whole graph: no gradients are kept."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +46,12 @@ class NeighbourSampler:
     The first hop starts at the seed nodes, and each further hop at the nodes that the previous hop
     added. Each of these nodes gets ``fanouts[hop]`` of its incoming edges, sampled uniformly
     without replacement, or all if it has fewer. If every fanout is at least the maximum in-degree,
-    L layers give the seed nodes the same outputs as on the whole graph, except layers that divide
-    by degrees of sources, such as GCN.
+    L layers give the seed nodes the same outputs as on the whole graph; layers that divide by
+    degrees, such as GCN, use those of the whole graph.
 
     Args:
-        graph: the whole graph, with as many targets as sources, or its edges sorted by target. A
-            typed graph gives typed samples.
+        graph: the whole graph, with as many targets as sources, or its edges sorted by target,
+            without self-loops. A typed graph gives typed samples.
         fanouts: edges per node in each hop, starting at the seed nodes; -1 takes all.
 
     Raises:
@@ -66,9 +74,12 @@ class NeighbourSampler:
         check_fanouts(fanouts)
         self.fanouts = list(fanouts)
         self._edge: Tensor | None = None
+        self._loops: Tensor | None = None
         self._typed = graph if isinstance(graph, TypedGraph) else None
         if not isinstance(graph, SortedGraph):
             check_square(graph, "number the nodes of both types together, from 0")
+            loops = graph.target[graph.source == graph.target].cpu()
+            self._loops = loops.bincount(minlength=graph.num_targets) if len(loops) else None
             target, self._edge = graph.target.cpu().sort(stable=True)
             pointer = torch.searchsorted(target, torch.arange(graph.num_targets + 1))
             graph = SortedGraph(pointer, graph.source.cpu()[self._edge].int())
@@ -115,7 +126,18 @@ class NeighbourSampler:
             graph: Graph = edges(edge_index, count)
         else:
             graph = self._typed.renumbered(edge_index, edge, node)
+        degree = self.degrees(node)
+        loops = torch.zeros_like(degree) if self._loops is None else self._loops[node]
+        graph.whole = WholeDegrees(degree, loops)
         return Neighbourhood(node, graph, edge, len(seeds))
+
+    def degrees(self, nodes: Tensor) -> Tensor:
+        """Return the in-degrees of some nodes in the whole graph."""
+        return self._sorted.pointer[nodes + 1] - self._sorted.pointer[nodes]
+
+    def sources(self, targets: Tensor) -> Tensor:
+        """Return the sources of all edges into some nodes."""
+        return self._sorted.column[ranges(self._sorted.pointer[targets], self.degrees(targets))]
 
     def _check(self, seeds: Tensor) -> None:
         is_outside = (seeds < 0) | (seeds >= self.num_nodes)
@@ -146,6 +168,19 @@ def check_fanouts(
             got=repr(list(fanouts)),
             remedy="choose for example [10, 10]",
         )
+
+
+def check_graph_memory(num_nodes: int, num_edges: int, fanouts: Sequence[int]) -> None:
+    """Raise ArgumentError if memory is too small to train on the whole graph or, with fanouts, to
+    sample from it and evaluate on it.
+    """
+    per_node, per_edge = EVALUATED if fanouts else TRAINED
+    remedy = "use a part of the edges, or a machine with more memory"
+    if not fanouts:
+        remedy = "sample neighbourhoods, --data.fanouts 10,10; for classes or numbers of nodes, "
+        remedy += "the recipe nodes-on-disk keeps features and edges on disk"
+    what = f"a graph of {num_nodes:,} nodes and {num_edges:,} edges"
+    check_memory("data.path", per_node * num_nodes + per_edge * num_edges, what, remedy)
 
 
 def neighbour_batches(

@@ -29,6 +29,9 @@ class TargetScaling(nn.Module):
         tensor([15., 20., 25.], dtype=torch.float64)
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(
         self,
         model: nn.Module,
@@ -43,7 +46,11 @@ class TargetScaling(nn.Module):
 
     def forward(self, *inputs: Any, **keywords: Any) -> Tensor:
         """Return the output in the unit of the targets."""
+        return self.rescaled(self.model(*inputs, **keywords))
+
+    def rescaled(self, standardised: Tensor) -> Tensor:
+        """Return outputs of the model in the unit of the targets."""
         # A product with a number in float64 would stay float32.
-        standardised = self.model(*inputs, **keywords).to(self.mean.dtype)
+        standardised = standardised.to(self.mean.dtype)
         out: Tensor = self.mean + self.std * standardised
         return out.sigmoid() if self.fraction else out

@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from edgewise import graphs
-from edgewise.app.train import NeighbourSampler, neighbour_batches
+from edgewise import aggregate, graphs, models
+from edgewise.app.train import LayerwiseOutputs, NeighbourSampler, neighbour_batches
+from edgewise.app.train.layerwise import stages_of
 from edgewise.app.train.neighbours import from_pyg_loader
+from edgewise.layers import symmetric_weight
 from edgewise.models import gnn
 from tests.errors import refused
 
 NODES = 40
+LAYERWISE = [
+    *("gcn", "graphsage", "gat", "gatv2", "gin", "gnn", "graph_transformer"),
+    *("monet", "magna", "grand", "rgcn", "hgt"),
+]
 
 
 def random_graph() -> graphs.Graph:
@@ -57,6 +63,43 @@ def test_all_edges_give_the_output_on_the_whole_graph():
     part = NeighbourSampler(graph, [-1, -1]).sample(torch.tensor([7, 0, 31]), generator())
     out = model(x[part.nodes], part.graph)[: part.count]
     torch.testing.assert_close(out, model(x, graph)[[7, 0, 31]], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LAYERWISE)
+def test_degrees_are_those_of_the_whole_graph(name):
+    """Of GCN, MAGNA, GRAND and MoNet, which divide by them; with self-loops and duplicates."""
+    graph, x = random_graph(), torch.randn(NODES, 5)
+    model = getattr(models, name)(5, 3).eval()
+    steps = sum(stage.reach for stage in stages_of(model))
+    part = NeighbourSampler(graph, [-1] * steps).sample(torch.tensor([7, 0, 31]), generator())
+    with torch.no_grad():
+        out, whole = model(x[part.nodes], part.graph)[: part.count], model(x, graph)
+    torch.testing.assert_close(out, whole[[7, 0, 31]], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERWISE)
+@pytest.mark.parametrize("in_file", [False, True])
+def test_layer_by_layer_gives_the_outputs_on_the_whole_graph(name, in_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("edgewise.app.train.layerwise.NUMBERS", 500)  # Several blocks.
+    graph, x = random_graph(), torch.randn(NODES, 5)
+    model = getattr(models, name)(5, 3).eval()
+    nodes = torch.randperm(NODES)[:11]
+    folder = tmp_path if in_file else None
+    outputs = LayerwiseOutputs(model, NeighbourSampler(graph, [2, 2]), x.__getitem__, nodes, folder)
+    with torch.no_grad():
+        torch.testing.assert_close(outputs(nodes), model(x, graph)[nodes], rtol=0, atol=1e-5)
+    assert not list(tmp_path.iterdir()), "the file has no name"
+
+
+def test_sampled_weights_have_the_sum_of_the_whole_graph_as_expectation():
+    graph, x = random_graph().without_self_loops(), torch.rand(NODES, 1, dtype=torch.double)
+    whole = aggregate(x, graph, weight=symmetric_weight(graph))
+    sampler, random, nodes = NeighbourSampler(graph, [3]), generator(), torch.arange(NODES)
+    total = torch.zeros_like(whole)
+    for _ in range(100):
+        part = sampler.sample(nodes, random).graph
+        total += aggregate(x, part, weight=symmetric_weight(part)) / 100
+    torch.testing.assert_close(total, whole, rtol=0.2, atol=0.05)
 
 
 @pytest.mark.slow

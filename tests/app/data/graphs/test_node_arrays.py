@@ -30,9 +30,16 @@ from tests.errors import refused
 NODES, WIDTH = 300, 4
 
 
+def whole_graph(folder: Path) -> tuple[torch.Tensor, graphs.Graph]:
+    """Return the standardised features and the graph, in memory."""
+    x = torch.tensor(np.load(folder / "x.npy"))
+    scaled = ((x - x.mean(0)) / x.std(0, correction=0)).float()
+    return scaled, graphs.edges(edges_of(folder), NODES)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    edges = np.stack([np.random.default_rng(0).integers(NODES, size=2000) for _ in range(2)])
+    edges = np.random.default_rng(0).integers(NODES, size=(2, 2000))
     edges[:, :3] = 7  # Self-loops; other edges are repeated.
     edges[:, 3:9] = edges[:, 9:10]
     np.save(tmp_path / "edge_index.npy", edges)
@@ -102,22 +109,30 @@ def test_no_edges(folder):
     assert edges_of(folder).shape == (2, 0)
 
 
-def test_evaluation_uses_all_edges(folder):
+@pytest.mark.parametrize("name", ["graphsage", "gcn", "gat"])
+def test_evaluation_uses_all_edges(folder, name, monkeypatch):
     data = NodeArrays(str(folder), fanouts=(1, 1), batch_size=20)
     splits = data.load()
-    model = models.graphsage(WIDTH, 3, depth=2).eval()
-    x = torch.tensor(np.load(folder / "x.npy"))
-    scaled = ((x - x.mean(0)) / x.std(0, correction=0)).float()
-    outputs = model(scaled, graphs.edges(edges_of(folder), NODES))
+    model = getattr(models, name)(WIDTH, 3).eval()
+    expected = model(*whole_graph(folder))
+    monkeypatch.setattr("edgewise.app.train.layerwise.NUMBERS", 500)  # Several blocks.
     batches = list(splits.loaders(0)["test"])
     y = torch.tensor(np.load(folder / "y.npy"))
-    test_nodes = torch.cat([batch.target for batch in batches])
+    assert len(batches) == 3
+    test_nodes = torch.cat([batch.nodes for batch in batches])
     assert len(test_nodes) == splits.test.count == round(0.2 * int((y >= 0).sum()))
-    local = torch.cat([batch.select_outputs(model(*batch.inputs)) for batch in batches])
-    # The rows of the test nodes, whichever these are, are rows of the outputs on the whole graph.
-    distance = torch.cdist(local.double(), outputs.double()).min(1)
-    assert distance.values.max() < 1e-5
-    assert torch.equal(y[distance.indices], test_nodes)
+    assert torch.equal(y[test_nodes], torch.cat([batch.target for batch in batches]))
+    outputs = torch.cat([batch.outputs(model) for batch in batches])
+    torch.testing.assert_close(outputs, expected[test_nodes], rtol=0, atol=1e-5)
+    near = batches[0].neighbourhood()
+    near_outputs = near.select_outputs(near.outputs(model))
+    torch.testing.assert_close(near_outputs, expected[batches[0].nodes], rtol=0, atol=1e-5)
+    # Another evaluation, after a training step, computes the hidden features anew.
+    with torch.no_grad():
+        next(model.parameters()).add_(0.1)
+    again = torch.cat([batch.outputs(model) for batch in splits.loaders(0)["test"]])
+    expected = model(*whole_graph(folder))[test_nodes]
+    torch.testing.assert_close(again, expected, rtol=0, atol=1e-5)
     sampled = next(iter(splits.loaders(0)["train"]))
     assert sampled.inputs[1].in_degree().max() <= 1
 
@@ -155,6 +170,44 @@ def test_from_training_to_reasons(folder, tmp_path):
         edgewise.load(tmp_path / "run")
 
 
+def test_numbers_and_missing_numbers_are_read(folder):
+    y = np.random.default_rng(2).normal(50, 3, NODES).astype(np.float32)
+    y[::4] = np.nan
+    np.save(folder / "y.npy", y)
+    splits = NodeArrays(str(folder)).load()
+    assert splits.model_arguments["out_width"] == 1
+    assert splits.train.count + splits.val.count + splits.test.count == NODES * 3 // 4
+    (target,) = splits.targets
+    assert target.mean == pytest.approx(50, abs=1)
+    assert splits.train.target_scale.std == [target.std]
+    batch = next(iter(splits.loaders(0)["val"]))
+    assert torch.equal(batch.target[:, 0], torch.tensor(y[batch.nodes]).double())
+
+
+@pytest.mark.slow
+def test_numbers_are_learned_and_predicted(folder, tmp_path, monkeypatch):
+    x, graph = whole_graph(folder)
+    source, target = graph.edge_index
+    mean = torch.zeros(NODES).index_add(0, target, x[source, 0]) / graph.in_degree().clamp(min=1)
+    y = 1000 + 50 * mean.double()
+    y[::10] = torch.nan
+    np.save(folder / "y.npy", y.numpy())
+    recipe = replace(find("nodes-on-disk"), data=NodeArrays(str(folder), batch_size=16))
+    recipe = replace(recipe, trainer=replace(recipe.trainer, epochs=8))
+    metrics = edgewise.train(recipe, tmp_path / "run")
+    assert metrics["test/r2"] > 0.3
+    run = edgewise.load(tmp_path / "run")
+    single = run.predict(["3"])[0]["y"]
+    assert abs(single - float(y[3])) < 40
+    monkeypatch.setattr("edgewise.app.kinds.nodes.arrays.FRACTION", 0)  # All nodes at once.
+    everything = edgewise.load(tmp_path / "run").predict([str(i) for i in range(NODES)])
+    assert everything[3]["y"] == pytest.approx(single, abs=1e-4)
+    (case,) = node_reasons(run.predictor, "3", 1)
+    assert case.score().item() == pytest.approx(single, abs=1e-3)
+    baselines = list(edgewise.app.runs.baselines(recipe, quick=True))
+    assert min(b.metrics["test/mae"] for b in baselines) < 50
+
+
 def test_a_broken_run_goes_on_in_the_same_samples(folder, tmp_path, monkeypatch):
     data = NodeArrays(str(folder), fanouts=(2, 2), batch_size=40)
     recipe = replace(find("nodes-on-disk"), data=data)
@@ -174,7 +227,8 @@ def test_a_broken_run_goes_on_in_the_same_samples(folder, tmp_path, monkeypatch)
         ("edge_index", np.array([[0], [NODES]]), "got node 300"),
         ("edge_index", np.zeros((3, 2), dtype=int), r"shape \[3, 2\]"),
         ("edge_index", np.zeros((2, 2)), "float64"),
-        ("y", np.zeros(NODES), "expected integers: classes from 0"),
+        ("y", np.zeros(NODES), "expected different numbers in the training set"),
+        ("y", np.full(NODES, np.inf), "expected finite numbers"),
         ("y", np.zeros(NODES, dtype=int), "classes up to 0"),
         ("y", np.arange(NODES - 1), r"y.npy \[299\]"),
         ("y", np.zeros(NODES, dtype=np.uint16), "classes up to 0"),

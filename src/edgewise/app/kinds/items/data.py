@@ -7,7 +7,7 @@ Papers: He et al., LightGCN, 2020 (the split of Gowalla); Cho et al., Friendship
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -23,6 +23,7 @@ from edgewise.app.files.files import find_files, naming
 from edgewise.app.files.frames import FrameSource
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.edge_splits import EdgeSplit, both_ways, check_edge_split, once
+from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts, check_graph_memory
 from edgewise.app.train.sampled import SampledSplit
 from edgewise.app.train.splits import Data, Split, Splits
 from edgewise.graphs import Graph, edges
@@ -78,7 +79,8 @@ class Interactions(Data):
     Training batches have inputs ``(users [B], negatives [M], graph)``, the keyword argument
     ``positives [B, K]`` and targets ``[B, K]``. The model returns scores ``[B, K + M]`` of the
     positive and then of the negative items. A target is the column of a positive item in these
-    scores. Positives and targets are padded with -1.
+    scores. Positives and targets are padded with -1. With ``fanouts``, the graph is a sample around
+    these users and items, and the keyword argument ``nodes`` has its nodes in the whole graph.
 
     Validation and test batches have inputs ``(users [B], items, graph)`` and targets
     ``[B, items]``: 1 for a held-out item of the user, 0 for another item, and -1 for a training
@@ -98,6 +100,8 @@ class Interactions(Data):
             training batch.
         val_users: number of validation users, sampled with equal probability; 0 for all users,
             whose validation takes longer than many training steps.
+        fanouts: for large graphs, maximum numbers of edges into a node that are sampled for a
+            training batch, one for each layer (hop) of the model.
     """
 
     val: float = 0.05
@@ -106,6 +110,7 @@ class Interactions(Data):
     by_user: bool = False
     batch_size: int = 8192
     val_users: int = 4000
+    fanouts: tuple[int, ...] = field(default=(), kw_only=True)
 
     provides: ClassVar[tuple[str, ...]] = ("num_users", "num_items")
 
@@ -118,6 +123,14 @@ class Interactions(Data):
                 expected="a fraction between 0 and 1",
                 got=repr(self.val),
                 remedy="choose for example 0.05",
+            )
+        check_fanouts(self.fanouts, "data.fanouts", empty=True)
+        if self.fanouts and not self.negatives:
+            raise ArgumentError(
+                "data.fanouts",
+                expected="no fanouts if all items are scored, data.negatives=0",
+                got=", ".join(map(str, self.fanouts)),
+                remedy="leave out data.fanouts, or choose for example --data.negatives 1024",
             )
 
     @abstractmethod
@@ -138,7 +151,9 @@ class Interactions(Data):
         first_item = torch.tensor([[0], [chosen.num_users]])
         split = EdgeSplit(train + first_item, val + first_item, chosen.test + first_item)
         check_edge_split(split)
-        graph = edges(both_ways(split.train), sum(sizes.values()))
+        num_nodes = sum(sizes.values())
+        check_graph_memory(num_nodes, 2 * split.train.shape[1], self.fanouts)
+        graph = edges(both_ways(split.train), num_nodes)
         ranked = partial(_ranking, graph, chosen)
         train_ranking = ranked(train[0].unique(), train, train[:, :0])
         training = SampledSplit.of(
@@ -146,7 +161,8 @@ class Interactions(Data):
         )
         if self.negatives:
             train_items = _ItemsOf(train, chosen.num_users)
-            draw = partial(self._draw, graph, train_items, chosen.num_items)
+            sampler = NeighbourSampler(graph, self.fanouts) if self.fanouts else None
+            draw = partial(self._draw, sampler or graph, train_items, chosen)
             count = len(train_items.users) if self.by_user else train.shape[1]
             training = SampledSplit.of(draw, count, self.batch_size)
         val_users = val[0].unique()
@@ -171,9 +187,14 @@ class Interactions(Data):
         )
 
     def _draw(
-        self, graph: Graph, train_items: _ItemsOf, items: int, index: Tensor, generator: Generator
+        self,
+        graph: Graph | NeighbourSampler,
+        train_items: _ItemsOf,
+        chosen: SplitInteractions,
+        index: Tensor,
+        generator: Generator,
     ) -> Batch:
-        others = torch.randint(items, (self.negatives,), generator=generator)
+        others = torch.randint(chosen.num_items, (self.negatives,), generator=generator)
         if self.by_user:
             users = train_items.users[index]
             positives = train_items.rows(users)
@@ -181,7 +202,12 @@ class Interactions(Data):
             users, positive_items = train_items.pairs[:, index]
             positives = positive_items[:, None]
         target = torch.arange(positives.shape[1]).where(positives >= 0, -1)
-        return Batch((users, others, graph), target, keywords={"positives": positives})
+        keywords = {"positives": positives}
+        if isinstance(graph, NeighbourSampler):
+            items = torch.cat([positives[positives >= 0], others]) + chosen.num_users
+            sample = graph.sample(torch.cat([users, items]).unique(), generator)
+            graph, keywords["nodes"] = sample.graph, sample.nodes
+        return Batch((users, others, graph), target, keywords=keywords)
 
 
 def _some_of_users(

@@ -40,7 +40,8 @@ class InteractionFiles(Interactions):
             with three or more. ``val`` does the same for the validation set.
         header: whether the first line names the columns; ``None`` detects it.
         names: whether ids are names, even if they look like numbers.
-        val, split_seed, negatives, by_user, batch_size, val_users: see :class:`Interactions`.
+        val, split_seed, negatives, by_user, batch_size, val_users, fanouts: see
+            :class:`Interactions`.
 
     Example:
         >>> import pandas as pd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -23,9 +23,16 @@ from edgewise.app.train.edge_splits import (
     split_edges,
     undirected,
 )
+from edgewise.app.train.neighbours import (
+    Neighbourhood,
+    NeighbourSampler,
+    check_fanouts,
+    check_graph_memory,
+)
 from edgewise.app.train.sampled import SampledSplit
 from edgewise.app.train.splits import Data, Split, Splits
 from edgewise.graphs import Graph, edges
+from edgewise.graphs.graph import select_edges
 
 
 class Pairs(NamedTuple):
@@ -66,7 +73,9 @@ class Links(Data):
     validation and test.
 
     Batches: inputs ``(pairs [2, M], graph)`` and targets ``[M]``, positive pairs first. Validation
-    and test have one :class:`LinkBatch` each.
+    and test have one :class:`LinkBatch` each. With ``fanouts``, pairs and graph of a training batch
+    number the nodes of a sample; the keyword arguments are ``nodes``, their numbers in the whole
+    graph, and ``around``, a graph with all edges into the nodes of the pairs.
 
     The whole graph and the ids are saved with a trained model, to predict new links.
 
@@ -76,6 +85,8 @@ class Links(Data):
         negatives: negative pairs per edge in training batches; validation and test have one per
             edge.
         batch_size: predicted edges per training batch, at most a tenth of the training edges.
+        fanouts: for large graphs, maximum numbers of edges into a node that are sampled for a
+            training batch, one for each layer of the model.
     """
 
     val: float = 0.05
@@ -83,12 +94,14 @@ class Links(Data):
     split_seed: int = 0
     negatives: int = 4
     batch_size: int = 4096
+    fanouts: tuple[int, ...] = field(default=(), kw_only=True)
 
     provides: ClassVar[tuple[str, ...]] = ("num_nodes",)
 
     def __post_init__(self) -> None:
         for name in ("negatives", "batch_size"):
             check_range(f"data.{name}", getattr(self, name), "choose a larger number", least=1)
+        check_fanouts(self.fanouts, "data.fanouts", empty=True)
 
     @abstractmethod
     def read(self) -> Pairs:
@@ -102,6 +115,7 @@ class Links(Data):
     def _split(self, file_pairs: Pairs) -> LinkSplits:
         pairs, left, right, node_ids, _, column = file_pairs
         nodes = max(left.stop, right.stop)
+        check_graph_memory(nodes, 2 * pairs.shape[1], self.fanouts)
         split = split_edges(pairs, val=self.val, test=self.test, seed=self.split_seed)
         graph = edges(both_ways(split.train), nodes)
         edge_keys = pair_keys(pairs, right.stop).sort().values
@@ -124,9 +138,13 @@ class Links(Data):
         keys = pair_keys(train, right.stop).sort().values
         draw_negatives = partial(draw_non_edges, keys=keys, left=left, right=right)
 
+        sampler = NeighbourSampler(graph, self.fanouts) if self.fanouts else None
+
         def draw(index: Tensor, generator: Generator) -> Batch:
-            is_message = torch.ones(count, dtype=torch.bool).index_fill_(0, index, False)
             negatives = draw_negatives(self.negatives * len(index), generator=generator)
+            if sampler is not None:
+                return _sampled_batch(sampler, train, index, negatives, generator)
+            is_message = torch.ones(count, dtype=torch.bool).index_fill_(0, index, False)
             return _batch(edges(both_ways(train[:, is_message]), nodes), train[:, index], negatives)
 
         # At most a tenth of the edges is in a batch, because only the others pass messages. A small
@@ -153,6 +171,36 @@ class Links(Data):
         )
 
 
+def _sampled_batch(
+    sampler: NeighbourSampler,
+    train: Tensor,
+    index: Tensor,
+    non_edges: Tensor,
+    generator: Generator,
+) -> Batch:
+    """Return a training batch with the sampled neighbourhoods of the nodes of its pairs; ``index``
+    are the links to predict.
+    """
+    links = train[:, index]
+    ends, pairs = torch.cat([links, non_edges], dim=1).unique(return_inverse=True)
+    removed = pairs[:, : len(index)].flatten().bincount(minlength=len(ends))
+
+    def message_graph(sample: Neighbourhood) -> Graph:
+        """Return the sampled edges without those to predict, which come twice in the graph."""
+        kept = ~torch.isin(sample.edge % train.shape[1], index)
+        graph, whole = select_edges(sample.graph, kept), sample.graph.whole
+        assert whole is not None
+        degree = whole.degree.clone()
+        degree[: len(ends)] -= removed
+        graph.whole = whole._replace(degree=degree)
+        return graph
+
+    sample = sampler.sample(ends, generator)
+    around = message_graph(sampler.with_fanouts([-1]).sample(ends, generator))
+    batch = _batch(message_graph(sample), pairs[:, : len(index)], pairs[:, len(index) :])
+    return replace(batch, keywords={"nodes": sample.nodes, "around": around})
+
+
 def _batch(graph: Graph, links: Tensor, non_edges: Tensor) -> Batch:
     target = torch.cat([torch.ones(links.shape[1]), torch.zeros(non_edges.shape[1])])
     return Batch((torch.cat([links, non_edges], dim=1), graph), target)
@@ -170,7 +218,7 @@ class EdgeList(Links):
             the columns by usual names, or takes the only two columns.
         header: whether the first line names the columns; ``None`` detects it.
         names: whether ids are names, even if they look like numbers.
-        val, test, split_seed, negatives, batch_size: see :class:`Links`.
+        val, test, split_seed, negatives, batch_size, fanouts: see :class:`Links`.
 
     Example:
         >>> import pandas as pd

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
 from edgewise.app.kinds.nodes import reasons, recipes
 from edgewise.app.kinds.nodes.aifb import Aifb
-from edgewise.app.kinds.nodes.arrays import ArrayNodes, NodeArrays, node_reasons
+from edgewise.app.kinds.nodes.arrays import ArrayNodes, ArrayNumbers, NodeArrays, node_reasons
 from edgewise.app.kinds.nodes.data import NodeData, is_large
 from edgewise.app.kinds.nodes.files import NodeFiles
 from edgewise.app.kinds.nodes.heterophilous import Heterophilous
@@ -37,7 +37,7 @@ KIND = Kind(
         "planetoid": Planetoid,
     },
     tasks={"consistency": Consistency},
-    predictors=(NodeClasses, NodeProperties, ArrayNodes),
+    predictors=(NodeClasses, NodeProperties, ArrayNodes, ArrayNumbers),
     baselines=(
         Baselines(
             "classes of nodes",
@@ -49,7 +49,7 @@ KIND = Kind(
             is_large=is_large,
         ),
         Baselines(
-            "classes of nodes on disk",
+            "nodes on disk",
             "nodes-on-disk",
             NodeArrays,
             (Classification,),
@@ -61,6 +61,7 @@ KIND = Kind(
         NodeClasses: reasons.node_class,
         NodeProperties: reasons.node_class,
         ArrayNodes: node_reasons,
+        ArrayNumbers: node_reasons,
     },
 )
 

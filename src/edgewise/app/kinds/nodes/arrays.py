@@ -1,33 +1,39 @@
-"""Classes of nodes on a graph of any size: a folder of arrays that are read from disk."""
+"""Classes or numbers of nodes on a graph of any size: arrays that are read from disk."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from edgewise._utils.arguments import check_given, check_range, check_shares, check_splits
+from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.sorted_edges import memory_map, sorted_edges
 from edgewise.app.files.split_column import PARTS
-from edgewise.app.files.targets import class_counts
+from edgewise.app.files.targets import Target, class_counts
 from edgewise.app.kinds.nodes.files import MASKS
 from edgewise.app.predict.cases import log_odds
 from edgewise.app.predict.predictor import Answer, Predictor, top_labels
+from edgewise.app.predict.properties import Properties
 from edgewise.app.train.folds import hold_out
+from edgewise.app.train.layerwise import LayerwiseOutputs, LayerwiseSplit
 from edgewise.app.train.neighbours import NeighbourSampler, check_fanouts, neighbour_draw
-from edgewise.app.train.sampled import Draw, SampledSplit
-from edgewise.app.train.splits import Data, Split, Splits
-from edgewise.app.train.standardisation import Standardisation
+from edgewise.app.train.sampled import SampledSplit
+from edgewise.app.train.splits import Data, Split, Splits, TargetScale
+from edgewise.app.train.standardisation import Standardisation, is_constant
 from edgewise.app.train.tasks.classification import Classification
 from edgewise.explain.attribution import Case
 from edgewise.graphs import Graph
 
+FRACTION = 0.05
+"""Fraction of the nodes after whose prediction the hidden features of all nodes are computed once,
+instead of those around each batch."""
 STANDARDISED = 10_000_000
 """Means and standard deviations of features are computed from evenly spaced nodes, which together
 have at most this many numbers."""
@@ -36,48 +42,48 @@ have at most this many numbers."""
 class ArrayGraph(NamedTuple):
     """Features ``[N, F]`` and edges of a folder, on disk, and scale of the features."""
 
+    folder: Path
     x: Tensor
     sampler: NeighbourSampler
     standard: Standardisation
 
-    def neighbourhood(self, seeds: Tensor, generator: Generator) -> tuple[Tensor, Graph, Tensor]:
-        """Return standardised features, edges and nodes of a sampled neighbourhood; the distinct
-        ``seeds`` are the first nodes.
+    def neighbourhood(self, seeds: Tensor) -> tuple[Tensor, Graph, Tensor]:
+        """Return standardised features, edges and nodes of the neighbourhood with all edges; the
+        distinct ``seeds`` are the first nodes.
         """
-        sample = self.sampler.sample(seeds, generator)
+        sampler = self.sampler.with_fanouts([-1] * len(self.sampler.fanouts))
+        sample = sampler.sample(seeds, Generator())
         return self.features(sample.nodes), sample.graph, sample.nodes
 
     def features(self, nodes: Tensor) -> Tensor:
         """Return the standardised features of some nodes."""
         return self.standard.scaled(self.x[nodes])
 
-    def draw(self, y: Tensor, nodes: Tensor) -> Draw:
-        """Return the function that samples batches of these nodes, with targets ``y [N]``."""
-        return neighbour_draw(self.sampler, self.features, y, nodes)
-
-    def all_neighbours(self) -> ArrayGraph:
-        """Return the graph with a sampler that takes all edges."""
-        return self._replace(sampler=self.sampler.with_fanouts([-1] * len(self.sampler.fanouts)))
+    def outputs(self, model: nn.Module, nodes: Tensor) -> LayerwiseOutputs:
+        """Return the function from nodes to exact outputs of a model."""
+        return LayerwiseOutputs(model, self.sampler, self.features, nodes, self.folder)
 
 
 @dataclass(frozen=True)
 class NodeArrays(Data):
-    """Classes of nodes on a graph that need not fit in memory, in a folder of NumPy arrays.
+    """Classes or numbers of nodes on a graph that need not fit in memory, in a folder of arrays.
 
-    The folder has features ``x.npy`` ``[N, F]``, classes ``y.npy`` ``[N]`` (-1 for an unknown
-    class), edges ``edge_index.npy`` ``[2, E]`` (or ``edges.parquet`` or ``edges.csv`` with a source
-    and a target column), and optionally ``train_mask.npy``, ``val_mask.npy`` and ``test_mask.npy``
-    ``[N]``. Nodes are numbered from 0. The edges are sorted once, into a subfolder. Training
-    samples neighbourhoods; validation, test and predictions use all edges of ``len(fanouts)``
-    steps, which gives the outputs on the whole graph, except for models that divide by degrees of
-    sources, such as GCN. Memory holds a few numbers per node, and the features of the nodes of a
-    batch.
+    The folder has features ``x.npy`` ``[N, F]``, targets ``y.npy`` ``[N]``, edges
+    ``edge_index.npy`` ``[2, E]`` (or ``edges.parquet`` or ``edges.csv`` with a source and a target
+    column), and optionally ``train_mask.npy``, ``val_mask.npy`` and ``test_mask.npy`` ``[N]``.
+    Nodes are numbered from 0. Targets are classes if they are integers, -1 for an unknown class;
+    they are numbers to predict if they are floating point, NaN for an unknown number.
+
+    The edges are sorted once, into a subfolder. Training samples neighbourhoods. Validation, test
+    and predictions compute one layer after another from all edges, which gives the outputs on the
+    whole graph; see :class:`edgewise.app.train.LayerwiseOutputs`. Memory holds a few numbers per
+    node, and the features of the nodes of a batch.
 
     Attributes:
         path: the folder.
         fanouts: maximum numbers of edges into a node that training samples, one for each layer;
             the model has as many layers.
-        batch_size: number of nodes of a batch whose classes are predicted.
+        batch_size: number of nodes of a batch whose targets are predicted.
         directed: whether edges are directed, so that only the destination attends to the source.
         val, test: fractions of the labelled nodes, for a folder without masks.
         split_seed: random seed of the split.
@@ -117,19 +123,24 @@ class NodeArrays(Data):
                 got="NaN or infinity",
                 remedy="replace NaN and infinite values",
             )
-        y = y.long()
-        nodes = self._nodes(folder, y)
-        classes = int(y.max()) + 1
+        numeric = y.is_floating_point()
+        y = y.double()[:, None] if numeric else y.long()
+        nodes = self._nodes(folder, y[:, 0].isfinite() if numeric else y >= 0, y)
+        classes = 0 if numeric else int(y.max()) + 1
+        targets = (_number(folder, y[nodes["train"], 0]),) if numeric else ()
         graph = self.open(Standardisation.of(sampled_rows))
-        exact = graph.all_neighbours()
 
         def evaluated(name: str) -> Split:
-            draw = exact.draw(y, nodes[name])
-            return Split(len(nodes[name]), lambda index: draw(index, Generator()))
+            return LayerwiseSplit.of(graph.sampler, graph.features, y, nodes[name], folder)
 
+        train = SampledSplit.of(
+            neighbour_draw(graph.sampler, graph.features, y, nodes["train"]),
+            len(nodes["train"]),
+            self.batch_size,
+        )
         return Splits(
-            {"in_width": x.shape[1], "out_width": classes, "depth": len(self.fanouts)},
-            SampledSplit.of(graph.draw(y, nodes["train"]), len(nodes["train"]), self.batch_size),
+            {"in_width": x.shape[1], "out_width": classes or 1, "depth": len(self.fanouts)},
+            replace(train, target_scale=TargetScale.of(targets)),
             evaluated("val"),
             evaluated("test"),
             batch_size=self.batch_size,
@@ -138,7 +149,8 @@ class NodeArrays(Data):
                 **graph.standard.record(),
                 "nodes": len(x),
             },
-            class_counts=class_counts(y[nodes["train"]], classes),
+            targets=targets,
+            class_counts=() if numeric else class_counts(y[nodes["train"]], classes),
         )
 
     def open(self, standard: Standardisation) -> ArrayGraph:
@@ -146,7 +158,7 @@ class NodeArrays(Data):
         folder = self._folder()
         x = memory_map(folder / "x.npy")
         edges = sorted_edges(folder, len(x), directed=self.directed)
-        return ArrayGraph(x, NeighbourSampler(edges, self.fanouts), standard)
+        return ArrayGraph(folder, x, NeighbourSampler(edges, self.fanouts), standard)
 
     def _folder(self) -> Path:
         what = "a folder with x.npy, y.npy and edge_index.npy"
@@ -155,13 +167,13 @@ class NodeArrays(Data):
             raise MissingDataError(f"{folder}: no such folder. Remedy: give {what}.")
         return folder
 
-    def _nodes(self, folder: Path, y: Tensor) -> dict[str, Tensor]:
+    def _nodes(self, folder: Path, is_labelled: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Return the labelled nodes of each split, from masks or at random."""
-        labelled = (y >= 0).nonzero()[:, 0]
+        labelled = is_labelled.nonzero()[:, 0]
         if any((folder / f"{mask}.npy").is_file() for mask in MASKS):
             masks = {name: memory_map(folder / f"{name}_mask.npy") for name in PARTS}
             for name, mask in masks.items():
-                if mask.shape != y.shape:
+                if mask.shape != is_labelled.shape:
                     raise unreadable(
                         folder / f"{name}_mask.npy",
                         expected=f"one value for each of {len(y)} nodes",
@@ -170,7 +182,7 @@ class NodeArrays(Data):
                     )
             splits = {name: labelled[mask[labelled].bool()] for name, mask in masks.items()}
         else:
-            keys = y[labelled].tolist()
+            keys = [0] * len(labelled) if y.is_floating_point() else y[labelled].tolist()
             indices = hold_out(keys, val=self.val, test=self.test, seed=self.split_seed)
             splits = {name: labelled[index] for name, index in indices.items()}
         check_splits(**splits)
@@ -181,31 +193,51 @@ def _check_shapes(folder: Path, x: Tensor, y: Tensor) -> None:
     if x.dim() != 2 or y.shape != x.shape[:1] or not len(x):
         raise unreadable(
             folder,
-            expected="features x.npy [N, F] and classes y.npy [N]",
+            expected="features x.npy [N, F] and targets y.npy [N]",
             got=f"x.npy {list(x.shape)} and y.npy {list(y.shape)}",
-            remedy="save one row of x.npy and one class of y.npy for each node",
+            remedy="save one row of x.npy and one target of y.npy for each node",
         )
-    if y.is_floating_point() or int(y.long().max()) < 1:
-        got = str(y.dtype) if y.is_floating_point() else f"classes up to {int(y.long().max())}"
+    if not y.is_floating_point() and int(y.long().max()) < 1:
         raise unreadable(
             folder / "y.npy",
             expected="integers: classes from 0, at least two, and -1 for an unknown class",
-            got=got,
-            remedy="number the classes from 0; for numbers to predict, use the recipe nodes",
+            got=f"classes up to {int(y.long().max())}",
+            remedy="number the classes from 0; save numbers to predict as floating point",
+        )
+    if y.is_floating_point() and y.isinf().any():
+        raise unreadable(
+            folder / "y.npy",
+            expected="finite numbers, and NaN for an unknown number",
+            got="infinity",
+            remedy="replace infinite values",
         )
 
 
-class ArrayNodes(Predictor):
-    """Most probable classes of a node of the folder, from all edges around it."""
+def _number(folder: Path, values: Tensor) -> Target:
+    """Describe the numbers to predict by those of the training nodes."""
+    mean, std = (float(x) for x in Standardisation.of(values))
+    if not len(values) or is_constant(*Standardisation.of(values)):
+        raise unreadable(
+            folder / "y.npy",
+            expected="different numbers in the training set",
+            got=f"{len(values)} numbers, all {mean:g}",
+            remedy="save one number for each node, NaN if it is unknown",
+        )
+    return Target("y", mean=mean, std=std)
 
-    data, task, input = NodeArrays, Classification, "a node's number"
+
+class OnArrays(Predictor):
+    """Base of predictors on nodes of a folder of arrays, from all edges around them."""
+
+    data, input = NodeArrays, "a node's number"
     batch_size = 512
 
     def set_up(self) -> None:
+        super().set_up()
         values = self.preprocessing.values
         assert isinstance(self.recipe.data, NodeArrays)
         standard = Standardisation.read(values)
-        self.graph = self.recipe.data.open(standard).all_neighbours()
+        self.graph = self.recipe.data.open(standard)
         trained, shape = [values["nodes"], len(standard.mean)], list(self.graph.x.shape)
         if shape != trained:
             raise unreadable(
@@ -214,6 +246,17 @@ class ArrayNodes(Predictor):
                 got=f"shape {shape}",
                 remedy="restore the folder, or train again",
             )
+        self._answered = 0
+        self._every: LayerwiseOutputs | None = None
+
+    def outputs(self, examples: list[int]) -> Tensor:
+        """Return the outputs ``[M, out_width]`` of nodes."""
+        seeds, position = torch.tensor(examples).unique(return_inverse=True)
+        count = len(self.graph.x)
+        self._answered += len(seeds)
+        if self._every is None and self._answered > FRACTION * count:
+            self._every = self.graph.outputs(self.model, torch.arange(count))
+        return (self._every or self.graph.outputs(self.model, seeds))(seeds)[position]
 
     def columns(self) -> tuple[str, ...]:
         return ("node",)
@@ -230,25 +273,46 @@ class ArrayNodes(Predictor):
             )
         return int(text)
 
+
+class ArrayNodes(OnArrays):
+    """Most probable classes of a node of a folder of arrays."""
+
+    task = Classification
+
     def answer(self, examples: list[int], *, top: int = 1) -> list[Answer]:
-        seeds, position = torch.tensor(examples).unique(return_inverse=True)
-        x, graph, _ = self.graph.neighbourhood(seeds, Generator())
-        probabilities = self.model(x, graph)[position].softmax(-1)
+        probabilities = self.outputs(examples).softmax(-1)
         return top_labels(probabilities, self.preprocessing.values["labels"], top)
 
 
-def node_reasons(predictor: ArrayNodes, value: Any, _: int) -> Iterator[Case]:
-    """Yield the edges around a node as reasons for its class."""
+class ArrayNumbers(OnArrays, Properties):
+    """Predicted number of a node of a folder of arrays."""
+
+    def answer(self, examples: list[int], *, interval: float = 0.0) -> list[Answer]:
+        return self.described(self.outputs(examples), None, interval)
+
+
+def node_reasons(predictor: OnArrays, value: Any, _: int) -> Iterator[Case]:
+    """Yield the edges around a node as reasons for its class or number."""
     seed = torch.tensor([predictor.prepare(value)])
-    x, graph, nodes = predictor.graph.neighbourhood(seed, Generator())
+    x, graph, nodes = predictor.graph.neighbourhood(seed)
     with torch.no_grad():
-        best = predictor.model(x, graph)[:1].argmax(-1)
+        outputs = predictor.model(x, graph)[:1]
+    is_odds = isinstance(predictor, ArrayNodes)
+    best = outputs.argmax(-1)
+    answer = rounded(float(outputs[0, 0]))
+    if is_odds:
+        answer = str(predictor.preprocessing.values["labels"][int(best)])
+
+    def score() -> Tensor:
+        outputs = predictor.model(x, graph)[:1]
+        return log_odds(outputs, best) if is_odds else outputs[:, 0]
+
     yield Case(
-        lambda: log_odds(predictor.model(x, graph)[:1], best),
+        score,
         torch.arange(len(nodes)),
         list(map(str, nodes.tolist())),
-        str(predictor.preprocessing.values["labels"][int(best)]),
+        answer,
         torch.tensor([0]),
         by_edge=True,
-        is_odds=True,
+        is_odds=is_odds,
     )

@@ -20,6 +20,7 @@ from edgewise.app.train.batches import UNLABELLED, Batch
 from edgewise.app.train.neighbours import (
     NeighbourSampler,
     check_fanouts,
+    check_graph_memory,
     neighbour_draw,
     rows_of,
 )
@@ -124,6 +125,7 @@ class NodeData(Data):
         self, x: Tensor, graph: Graph, y: Tensor, nodes: Mapping[str, Tensor]
     ) -> dict[str, Split]:
         """Return the splits with targets ``y [N, ...]`` of ``nodes``, by name."""
+        check_graph_memory(len(x), graph.num_edges, self.fanouts)
         splits = {name: node_split(x, graph, y[index], index) for name, index in nodes.items()}
         if self.unlabelled:
             splits["train"] = semi_supervised_split(x, graph, y, nodes["train"])
