@@ -173,7 +173,7 @@ class NodeCases:
                 edge_range = slice(ends[position], ends[position + 1])
                 yield (
                     Case(
-                        lambda node=node: self.case([node]).score(),  # type: ignore[misc]
+                        lambda node=node: self.case([node]).score(),
                         torch.arange(stop - start),
                         packed_case.labels[start:stop],
                         self.answer(node),
