@@ -101,7 +101,7 @@ class _NotePrinter(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if text not in self.printed:
+        if text not in self.printed and not rank_and_world_size()[0]:
             self.printed.add(text)
             warn(f"{text}.")
 
