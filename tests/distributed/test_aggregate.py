@@ -82,6 +82,7 @@ def of_another_size() -> None:
         ew.aggregate(torch.randn(10 - rank, 4), divided)
     with refused("reduce", expected="the same", got="sum on process 0 and mean", remedy="call"):
         ew.aggregate(torch.randn(10, 4), divided, reduce="mean" if rank else "sum")
+    torch.manual_seed(1)
     bipartite = distributed.partition(random_edges(10, 20, 30), 5, 10)
     with refused("graph", expected="its targets", got="10 targets and 20", remedy="self-loops"):
         bipartite.with_self_loops()

@@ -79,9 +79,7 @@ def test_heads_that_are_no_multiple_stay_together() -> None:
     assert not parallel.divides_heads(learned.model.backbone.stack.layers[0].attention.sublayer, 2)
 
 
-def difference(
-    name: str, sizes: tuple[int, int], dtype: torch.dtype = torch.double, **options: Any
-) -> float:
+def difference(name: str, sizes: tuple[int, int], **options: Any) -> float:
     """Largest difference of output and gradients from those of one process, by their maxima."""
     model, call = example(name, **options)
     divided = deepcopy(model)

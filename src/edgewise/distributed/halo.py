@@ -155,9 +155,7 @@ class HaloPartition(TargetPartition):
     def _of_edges(self, edge_index: Tensor) -> HaloPartition:
         """Return a partition with other edges of the targets of this process."""
         graph = Edges(edge_index, self.num_targets, sum(self.source_sizes))
-        return HaloPartition(
-            graph, self.target_sizes, self.source_sizes, self.group, is_local=True
-        )
+        return HaloPartition(graph, self.target_sizes, self.source_sizes, self.group, is_local=True)
 
     def _loops(self) -> Tensor:
         """Return whether each edge of this process is a self-loop."""

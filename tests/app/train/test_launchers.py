@@ -40,13 +40,13 @@ def _no_cached_rank() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("variables", "place", "environment", "devices", "nodes"),
+    ("variables", "place", "environment", "nodes"),
     [
-        (TORCHRUN, (3, 4), LightningEnvironment, 2, 2),
-        (ELASTIC, (3, 4), TorchElasticEnvironment, 2, 2),
-        ({**SRUN, **ELASTIC}, (3, 4), TorchElasticEnvironment, 2, 2),
-        (SRUN, (3, 4), SLURMEnvironment, 2, 2),
-        (IN_A_JOB, (1, 2), LightningEnvironment, 2, 1),
+        (TORCHRUN, (3, 4), LightningEnvironment, (2, 2)),
+        (ELASTIC, (3, 4), TorchElasticEnvironment, (2, 2)),
+        ({**SRUN, **ELASTIC}, (3, 4), TorchElasticEnvironment, (2, 2)),
+        (SRUN, (3, 4), SLURMEnvironment, (2, 2)),
+        (IN_A_JOB, (1, 2), LightningEnvironment, (2, 1)),
     ],
     ids=["ours", "torchrun", "torchrun in a job", "srun", "ours in a job"],
 )
@@ -55,8 +55,7 @@ def test_a_process_knows_its_place(
     variables: dict[str, str],
     place: tuple[int, int],
     environment: type,
-    devices: int,
-    nodes: int,
+    nodes: tuple[int, int],
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -64,7 +63,7 @@ def test_a_process_knows_its_place(
     assert process.rank_and_world_size() == place
     arguments = process.device_arguments("cpu")
     assert [type(plugin) for plugin in arguments["plugins"]] == [environment]
-    assert (arguments["devices"], arguments["num_nodes"]) == (devices, nodes)
+    assert (arguments["devices"], arguments["num_nodes"]) == nodes
 
 
 def test_an_interactive_job_starts_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,7 @@ def differences(recorded: Recipe, recipe: Recipe) -> list[str]:
 
 
 def _step_size(fields: Mapping[str, Field]) -> int | None:
-    """Return the number of examples of a step in all processes; None if the data have no batches."""
+    """Return the number of examples of a step of all processes; None for data without batches."""
     if "data.batch_size" not in fields:
         return None
     names = ("data.batch_size", "trainer.devices", "trainer.tensor_parallel")

@@ -152,9 +152,7 @@ def fit(
     history = History(trainer)
     has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
     with interruptible() as request, _running():
-        checkpoint = ResumableCheckpoint(
-            folder, trainer.save_every, request, processes_of_batch
-        )
+        checkpoint = ResumableCheckpoint(folder, trainer.save_every, request, processes_of_batch)
         lightning_trainer = lightning.Trainer(
             max_epochs=trainer.epochs,
             gradient_clip_val=trainer.clip_norm or None,

@@ -185,8 +185,9 @@ def device_arguments(accelerator: str, *, sharded: int = 0) -> dict[str, Any]:
     if world_size == 1:
         return {"accelerator": accelerator, "devices": 1}
     connect()
-    per_node = world_size // int(os.environ.get("SLURM_NNODES", 1))
-    per_node = int(os.environ.get("LOCAL_WORLD_SIZE", per_node))  # torchrun may run in a job.
+    per_node = world_size // int(os.environ.get("SLURM_NNODES", "1"))
+    # torchrun may run in a job.
+    per_node = int(os.environ.get("LOCAL_WORLD_SIZE", str(per_node)))
     # Some models do not use every weight in every step.
     strategy: Any = DDPStrategy(find_unused_parameters=True)
     if sharded:

@@ -184,10 +184,10 @@ class TrainerSettings:
             no float64, in which metrics are computed.
         devices: number of GPUs, or of processes on the CPU. In every step, each device processes a
             batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
-        strategy: ``ddp`` gives each process all weights; ``fsdp`` (FSDP2) divides weights, gradients
-            and optimizer states among the processes.
-        tensor_parallel: with ``fsdp``, number of processes that divide the heads and hidden features
-            of each Transformer layer and have the same examples, a divisor of ``devices``.
+        strategy: ``ddp`` gives each process all weights; ``fsdp`` (FSDP2) divides weights,
+            gradients and optimizer states among the processes.
+        tensor_parallel: with ``fsdp``, number of processes that have the same examples and divide
+            the heads and hidden features of each Transformer layer, a divisor of ``devices``.
         save_every: minimum number of seconds between two checkpoints, which is raised to 20 times
             the time for saving a checkpoint. A killed run loses the training since the last
             checkpoint.

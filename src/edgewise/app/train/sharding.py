@@ -60,7 +60,8 @@ class ShardedStrategy(ModelParallelStrategy):
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             orders, parameters = self._orders_by_index(optimizer), _parameters(optimizer)
             state = _map_states(
-                saved, lambda index, x: divided(x, parameters[index], orders[index])  # noqa: B023
+                saved,
+                lambda index, x: divided(x, parameters[index], orders[index]),  # noqa: B023
             )
             optimizer.load_state_dict(state)
 
