@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -41,7 +41,7 @@ class HeadwiseParallel(ParallelStyle):
     projection by input features. Attention computes the local heads alone.
 
     Example:
-        >>> from edgewise.layers import HeadwiseParallel
+        >>> from edgewise.layers.parallel import HeadwiseParallel
         >>> plan = {"layers.0.attention.sublayer": HeadwiseParallel()}
     """
 
@@ -90,14 +90,6 @@ def _split_joint(joint: JointLinear, head_width: int, mesh: DeviceMesh) -> None:
     )
 
 
-def sum_gradients(x: Tensor, mesh: DeviceMesh) -> Tensor:
-    """Return x, the same on all processes, whose gradient is the sum of those of all processes."""
-    if not x.requires_grad:
-        return x
-    replicated = DTensor.from_local(x, mesh, [Replicate()], run_check=False)
-    return replicated.to_local(grad_placements=[Partial()])
-
-
 def tensor_parallel_plan(model: nn.Module, size: int) -> dict[str, ParallelStyle]:
     """Return the parallel style of each module whose weights ``size`` processes can divide.
 
@@ -107,8 +99,9 @@ def tensor_parallel_plan(model: nn.Module, size: int) -> dict[str, ParallelStyle
     hidden size is a multiple. All processes compute the other modules.
 
     Example:
-        >>> from edgewise import layers, models
-        >>> plan = layers.tensor_parallel_plan(models.gpt(1000, depth=1), 2)
+        >>> from edgewise import models
+        >>> from edgewise.layers import parallel
+        >>> plan = parallel.tensor_parallel_plan(models.gpt(1000, depth=1), 2)
         >>> for name, style in plan.items():
         ...     print(name.removeprefix("backbone.stack."), type(style).__name__)
         layers.0.attention.sublayer HeadwiseParallel

@@ -25,6 +25,7 @@ from edgewise.attention.biases import EdgeTerm, EdgeVector
 from edgewise.attention.normalisers import Normaliser
 from edgewise.attention.scores import DOT, Score
 from edgewise.attention.steps import attention_weights
+from edgewise.distributed.exchange import sum_gradients
 from edgewise.distributed.partitions import map_tensors
 from edgewise.engines.call import for_each_query
 from edgewise.graphs import Pattern, check_graph
@@ -274,8 +275,6 @@ class MultiHeadAttention(GraphLayer):
     def _of_kept_heads(self, term: Any, head_dim: int) -> Any:
         assert self.kept_heads is not None
         if self.device_mesh is not None:
-            from edgewise.layers.parallel import sum_gradients
-
             term = map_tensors(term, partial(sum_gradients, mesh=self.device_mesh))
         return term_of_heads(term, self.kept_heads, head_dim)
 

@@ -23,6 +23,7 @@ from edgewise.app.runs import train, with_values
 from edgewise.app.train import RunFolder, process
 from tests.app.train.test_distributed import SMALL
 from tests.app.train.test_resume import assert_same
+from tests.errors import refused
 
 TORCHRUN = {"LOCAL_RANK": "1", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 ELASTIC = {**TORCHRUN, "TORCHELASTIC_RUN_ID": "1"}
@@ -70,6 +71,14 @@ def test_an_interactive_job_starts_no_processes(monkeypatch: pytest.MonkeyPatch)
     for name, value in {**SRUN, "SLURM_JOB_NAME": "bash"}.items():
         monkeypatch.setenv(name, value)
     assert process.rank_and_world_size() == (0, 1)
+
+
+def test_srun_without_the_number_of_processes_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SRUN.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("SLURM_NTASKS_PER_NODE")
+    with refused("--ntasks-per-node", expected="each machine", got="--ntasks", remedy="srun"):
+        process.rank_and_world_size()
 
 
 def words(out: Path, **fields: object) -> list[str]:

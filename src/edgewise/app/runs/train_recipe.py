@@ -147,6 +147,13 @@ def checked_model(recipe: Recipe, splits: Splits) -> nn.Module:
         splits.codes.prepare(encodings, shared=shares_nodes(model))
     described = recipe.for_targets(splits.targets, splits.class_counts)
     described.trainer.check(described.task.metrics(), model)
+    if recipe.trainer.strategy == "fsdp" and isinstance(model, CombinedClassifier):
+        raise ArgumentError(
+            "trainer.strategy",
+            expected="ddp with Naive Bayes, whose scale is fitted on all weights",
+            got="fsdp",
+            remedy="set trainer.strategy to ddp",
+        )
     recipe.optimizer.build(model)  # This checks decay_only and layer_decay.
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     with torch.no_grad():

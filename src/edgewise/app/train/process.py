@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from edgewise._utils.errors import EdgewiseError, in_one_line
+from edgewise._utils.errors import ArgumentError, EdgewiseError, in_one_line
 from edgewise.distributed.exchange import communicating
 
 if TYPE_CHECKING:
@@ -115,8 +115,17 @@ def cluster_environment() -> ClusterEnvironment | None:
         return TorchElasticEnvironment()
     if "LOCAL_RANK" in os.environ:
         return LightningEnvironment()
-    # Edgewise has its own checkpoint, so that a job in the queue is not started again by Lightning.
-    return SLURMEnvironment(auto_requeue=False) if SLURMEnvironment.detect() else None
+    if not SLURMEnvironment.detect():
+        return None
+    if int(os.environ["SLURM_NTASKS"]) > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
+        raise ArgumentError(
+            "--ntasks-per-node",
+            expected="the number of processes on each machine, which Lightning needs",
+            got="--ntasks alone",
+            remedy="start with srun --nodes N --ntasks-per-node M",
+        )
+    # Lightning need not send the job again, because Edgewise has its own checkpoint.
+    return SLURMEnvironment(auto_requeue=False)
 
 
 @cache  # Lightning deletes the environment variables at the end of training.
