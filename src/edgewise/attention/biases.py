@@ -187,7 +187,7 @@ class OffsetBias(TableBias):
 
     offsets: Offsets
     # FSDP2 calls dataclasses.replace, which passes the fields to __init__.
-    __dataclass_fields__ = make_dataclass("Fields", ["offsets", "table"]).__dataclass_fields__
+    __dataclass_fields__ = vars(make_dataclass("_", ["offsets", "table"]))["__dataclass_fields__"]
 
     def __init__(self, offsets: Offsets, table: Tensor) -> None:
         _check_index(offsets.classes, table)

@@ -166,7 +166,8 @@ class HaloPartition(TargetPartition):
                 got=f"{sum(self.target_sizes)} targets and {sum(self.source_sizes)} sources",
                 remedy="use a layer without self-loops",
             )
-        return self.graph.source == self.graph.target + self.targets.start
+        loops: Tensor = self.graph.source == self.graph.target + self.targets.start
+        return loops
 
     def _traffic(
         self, rank: int, query: int, key: int, value: int, output: int

@@ -85,9 +85,13 @@ def _split_joint(joint: JointLinear, head_width: int, mesh: DeviceMesh) -> None:
         joint,
         mesh,
         shard,
-        lambda _, inputs, mesh: DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False),
+        _replicated,  # type: ignore[arg-type]
         lambda _, output, __: output.to_local(),
     )
+
+
+def _replicated(_module: nn.Module, inputs: tuple[Tensor], mesh: DeviceMesh) -> DTensor:
+    return DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False)
 
 
 def tensor_parallel_plan(model: nn.Module, size: int) -> dict[str, ParallelStyle]:
@@ -112,10 +116,12 @@ def tensor_parallel_plan(model: nn.Module, size: int) -> dict[str, ParallelStyle
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention) and divides_heads(module, size):
             plan[name] = HeadwiseParallel()
-        elif isinstance(module, FeedForward) and not module[0].out_features % size:
-            plan |= {f"{name}.0": ColwiseParallel(), f"{name}.3": RowwiseParallel()}
+        elif isinstance(module, FeedForward):
+            first: Any = module[0]
+            if not first.out_features % size:
+                plan |= {f"{name}.0": ColwiseParallel(), f"{name}.3": RowwiseParallel()}
         elif isinstance(module, GatedFeedForward) and not module.up.out_features % size:
-            plan |= {f"{name}.{first}": ColwiseParallel() for first in ("gate", "up")}
+            plan |= {f"{name}.{label}": ColwiseParallel() for label in ("gate", "up")}
             plan[f"{name}.down"] = RowwiseParallel()
     return plan
 

@@ -22,7 +22,7 @@ from edgewise.distributed.exchange import communicating
 
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
-    from lightning.pytorch.plugins.environments import ClusterEnvironment
+    from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX in glibc's malloc.h
 _NEVER = -1
@@ -105,11 +105,9 @@ def cluster_environment() -> ClusterEnvironment | None:
     """
     if not {"LOCAL_RANK", "SLURM_NTASKS"} & os.environ.keys():
         return None
-    from lightning.pytorch.plugins.environments import (
-        LightningEnvironment,
-        SLURMEnvironment,
-        TorchElasticEnvironment,
-    )
+    from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+    from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
     if TorchElasticEnvironment.detect():
         return TorchElasticEnvironment()

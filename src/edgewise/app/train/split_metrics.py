@@ -60,7 +60,8 @@ class SplitMetrics(nn.ModuleDict):
             if not isinstance(metric, Metric):
                 continue
             # Metric.merge_state refuses metrics that compute a batch alone in another way.
-            for name, reduce in metric._reductions.items():
+            reductions: dict[str, Any] = metric._reductions
+            for name, reduce in reductions.items():
                 mine, more = getattr(metric, name), getattr(added, name)
                 both = mine + more if isinstance(mine, list) else reduce(torch.stack([mine, more]))
                 setattr(metric, name, both)
