@@ -28,7 +28,13 @@ from tests.errors import refused
 TORCHRUN = {"LOCAL_RANK": "1", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 ELASTIC = {**TORCHRUN, "TORCHELASTIC_RUN_ID": "1"}
 SRUN = {"SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "2"}
-SRUN |= {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_JOB_ID": "7"}
+SRUN |= {
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+    "SLURM_JOB_ID": "7",
+}
 IN_A_JOB = {**SRUN, "SLURM_NTASKS": "1", "LOCAL_RANK": "1", "RANK": "1"}
 IN_A_JOB |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
 
@@ -67,6 +73,15 @@ def test_a_process_knows_its_place(
     assert (arguments["devices"], arguments["num_nodes"]) == nodes
 
 
+def test_the_script_of_a_job_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SRUN.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("SLURM_STEP_ID")
+    assert process.rank_and_world_size() == (0, 1)
+    (plugin,) = process.device_arguments("cpu")["plugins"]
+    assert isinstance(plugin, LightningEnvironment)
+
+
 def test_an_interactive_job_starts_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**SRUN, "SLURM_JOB_NAME": "bash"}.items():
         monkeypatch.setenv(name, value)
@@ -97,6 +112,7 @@ def srun(arguments: list[str]) -> list[subprocess.Popen[str]]:
     """Two tasks with the variables that srun sets."""
     common = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "1"}
     common |= {"SLURM_JOB_ID": "1", "SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1"}
+    common |= {"SLURM_STEP_ID": "0"}
     common |= {"MASTER_PORT": free_port(), "OMP_NUM_THREADS": "1"}
     return [
         subprocess.Popen(

@@ -242,16 +242,14 @@ class ResumableCheckpoint(Checkpoint):
             raise KeyError("no state of this run's callbacks")
         # Restore the generators in the last hook, because other hooks may use random numbers.
         if self._saved is not None:
-            self._restore(trainer, pl_module, self._saved)
+            self._restore(pl_module, self._saved)
             fetcher = trainer.fit_loop._data_fetcher
             if fetcher is not None and not hasattr(trainer.train_dataloader, "state_dict"):
                 # Lightning has already shuffled, so shuffle again with the restored random state.
                 iter(fetcher)
         self._module = pl_module
 
-    def _restore(
-        self, trainer: Trainer, module: TrainingModule, processes: list[dict[str, Any]]
-    ) -> None:
+    def _restore(self, module: TrainingModule, processes: list[dict[str, Any]]) -> None:
         """Restore the state of this process; another number of processes may have saved it."""
         rank, count = (n // self.processes_of_batch for n in rank_and_world_size())
         states = processes[rank::count]  # Of several former processes, or of none.

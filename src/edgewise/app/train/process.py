@@ -103,7 +103,8 @@ def cluster_environment() -> ClusterEnvironment | None:
     """Return Lightning's description of the processes that torchrun, srun or
     :func:`edgewise.app.runs.train` has started; None in a process that was started alone.
     """
-    if not {"LOCAL_RANK", "SLURM_NTASKS"} & os.environ.keys():
+    # srun sets SLURM_STEP_ID; the script of a job, which is one process, has only SLURM_NTASKS.
+    if not {"LOCAL_RANK", "SLURM_STEP_ID"} & os.environ.keys():
         return None
     from lightning.fabric.plugins.environments.lightning import LightningEnvironment
     from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
@@ -184,13 +185,16 @@ def device_arguments(accelerator: str, *, sharded: int = 0) -> dict[str, Any]:
         sharded: number of processes that divide the heads, if processes divide the weights; 0 if
             each process has all weights.
     """
+    from lightning.fabric.plugins.environments.lightning import LightningEnvironment
     from lightning.pytorch.strategies import DDPStrategy
 
     if accelerator == "auto" and torch.backends.mps.is_available():
         accelerator = "cpu"
     _, world_size = rank_and_world_size()
     if world_size == 1:
-        return {"accelerator": accelerator, "devices": 1}
+        # In the script of a job, Lightning would wait for tasks that srun has not started.
+        plugins = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ else []
+        return {"accelerator": accelerator, "devices": 1, "plugins": plugins}
     connect()
     per_node = world_size // int(os.environ.get("SLURM_NNODES", "1"))
     # torchrun may run in a job.

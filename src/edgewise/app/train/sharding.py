@@ -20,9 +20,6 @@ class ShardedStrategy(ModelParallelStrategy):
     another order than the optimizer.
     """
 
-    def __init__(self, data_parallel_size: int, tensor_parallel_size: int) -> None:
-        super().__init__(data_parallel_size, tensor_parallel_size)
-
     @property
     def lightning_restore_optimizer(self) -> bool:
         return True
