@@ -116,7 +116,7 @@ def test_two_processes_equal_one_in_every_transformer(
     two: Processes, sizes: tuple[int, int]
 ) -> None:
     for errors in two.results(of_many, [*HEADS, *NETWORKS], sizes, {}):
-        assert max(errors.values()) < 1e-12, errors
+        assert max(errors.values()) < 1e-10, errors
 
 
 @pytest.mark.slow

@@ -6,9 +6,11 @@ attention and some hidden features of each feed-forward network. FSDP2 shards wh
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
@@ -159,10 +161,20 @@ def shard(model: nn.Module, mesh: DeviceMesh) -> None:
             )
         parallelize_module(model, heads, plan)
     if data.size() > 1:
+        # FSDP2 refuses parameters without a dimension, such as the ε of GIN.
+        scalars = {parameter for parameter in model.parameters() if not parameter.dim()}
         for module in list(model.modules()):
             if isinstance(module, AttentionBlock | CrossBlock):
-                fully_shard(module, mesh=data)
-        fully_shard(model, mesh=data)
+                fully_shard(module, mesh=data, ignored_params=scalars)
+        fully_shard(model, mesh=data, ignored_params=scalars)
+        for scalar in scalars:
+            scalar.register_post_accumulate_grad_hook(partial(_average_gradient, mesh=data))
+
+
+def _average_gradient(parameter: Tensor, mesh: DeviceMesh) -> None:
+    assert parameter.grad is not None
+    dist.all_reduce(parameter.grad, group=mesh.get_group())
+    parameter.grad /= mesh.size()
 
 
 def clip_gradients(model: nn.Module, max_norm: float) -> None:

@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar, 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
+from torchmetrics import Metric
 
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, Interrupted, printable_line
@@ -262,6 +263,10 @@ class ResumableCheckpoint(Checkpoint):
             )
         if states:
             module.train_metrics.load_state_dict(states[0]["metrics"])
+        else:  # The weights of the checkpoint came with the metrics of the first process.
+            for metric in module.train_metrics.modules():
+                if isinstance(metric, Metric):
+                    metric.reset()
         for former in states[1:]:
             metrics = deepcopy(module.train_metrics)
             metrics.load_state_dict(former["metrics"])
