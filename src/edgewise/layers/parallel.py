@@ -163,8 +163,9 @@ def shard(model: nn.Module, mesh: DeviceMesh) -> None:
     if data.size() > 1:
         # FSDP2 refuses parameters without a dimension, such as the ε of GIN.
         scalars = {parameter for parameter in model.parameters() if not parameter.dim()}
+        apart = not any(getattr(module, "reads_layers", False) for module in model.modules())
         for module in list(model.modules()):
-            if isinstance(module, AttentionBlock | CrossBlock):
+            if apart and isinstance(module, AttentionBlock | CrossBlock):
                 fully_shard(module, mesh=data, ignored_params=scalars)
         fully_shard(model, mesh=data, ignored_params=scalars)
         for scalar in scalars:
