@@ -14,7 +14,12 @@ import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["lightning.pytorch", "sklearn.datasets", "edgewise.app.cli.commands"]
+    [
+        "lightning.pytorch",
+        "sklearn.datasets",
+        "edgewise.app.cli.commands",
+        "edgewise.layers.parallel",
+    ]
 )
 
 

@@ -46,7 +46,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def edgewise(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run(folder, "-m", "edgewise.app.cli", *words)
+    return run(folder, "-m", "edgewise", *words)
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def small(name: str, **options: object) -> TextModel | EncoderDecoderModel:
         numbers |= {"head_width": 6, "num_buckets": 8, "max_distance": 6}
     if name == "adaptive_span":  # spans that end within five tokens
         numbers |= {"span": 4, "ramp": 4}
-    model = models.MODELS[name](VOCABULARY, **numbers, **options).double().eval()
+    model = models.MODELS[name](VOCABULARY, **{**numbers, **options}).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.4)
     return model

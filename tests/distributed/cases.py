@@ -59,12 +59,12 @@ def tables() -> Case:
     return case
 
 
-def offsets(pattern: graphs.Pattern) -> Case:
-    place, graph = torch.arange(11), pattern.bind(11)
-    classes = (10 - torch.arange(21)).clamp(-3, 3) + 3
+def offsets(pattern: graphs.Pattern, nodes: int = 11) -> Case:
+    place, graph, most = torch.arange(nodes), pattern.bind(nodes), nodes - 1
+    classes = (most - torch.arange(2 * nodes - 1)).clamp(-3, 3) + 3
     table = torch.randn(7, 4, dtype=torch.double, requires_grad=True)
-    bias = ew.OffsetBias(ew.Offsets(place - 10, place, classes, graph), table)
-    return Case(graph, options={"bias": bias}, parameters=[table])
+    bias = ew.OffsetBias(ew.Offsets(place - most, place, classes, graph), table)
+    return Case(graph, nodes, nodes, options={"bias": bias}, parameters=[table])
 
 
 def additive() -> Case:
@@ -112,6 +112,16 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
+BALANCED: dict[str, Callable[[], Case]] = {
+    "causal": lambda: Case(graphs.causal(), 16, 16),
+    "window": lambda: Case(graphs.window(3), 16, 16, batch=(2,)),
+    "complete": lambda: Case(graphs.complete(), 16, 16, key_heads=2),
+    "edge terms": lambda: with_terms(Case(graphs.causal(), 16, 16), "bias", "gain", "edge_key"),
+    "offsets": lambda: offsets(graphs.causal(), 16),
+}
+"""Those of which each of two or four processes has an early and a late slice."""
+
+
 def gradient_of(x: Tensor) -> Tensor:
     return torch.zeros_like(x) if x.grad is None else x.grad
 
@@ -126,7 +136,7 @@ def sizes_of(total: int, count: int, rank: int) -> slice:
 def compare(name: str, way: Any, dtype: torch.dtype = torch.double) -> dict[str, float]:
     """Largest differences of output and gradients from those of one process."""
     torch.manual_seed(5)
-    case = CASES[name]()
+    case = (BALANCED if way == "zigzag" else CASES)[name]()
     query = torch.randn(*case.batch, case.targets, case.heads, 3, dtype=dtype)
     key = torch.randn(*case.batch, case.sources, case.key_heads, 3, dtype=dtype)
     value = torch.randn(*case.batch, case.sources, case.key_heads, 3, dtype=dtype)
@@ -139,6 +149,9 @@ def compare(name: str, way: Any, dtype: torch.dtype = torch.double) -> dict[str,
 
     rank, count = dist.get_rank(), dist.get_world_size()
     targets, sources = (sizes_of(n, count, rank) for n in (case.targets, case.sources))
+    if way == "zigzag":
+        divided = distributed.partition(case.graph, case.targets // count, by=way)
+        targets = sources = divided.positions
     slices = targets, sources, sources
     local = [
         x.detach()[..., rows, :, :].requires_grad_() for x, rows in zip(nodes, slices, strict=True)

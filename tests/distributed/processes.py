@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import traceback
 import warnings
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-CONTEXT = multiprocessing.get_context("spawn")
+from tests.forked import CONTEXT
 
 TIMEOUT = 120
 """Seconds after which a test fails instead of waiting."""

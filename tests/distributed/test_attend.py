@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import edgewise as ew
 from edgewise import distributed, graphs
-from tests.distributed.cases import CASES, compare, random_edges, sizes_of
+from tests.distributed.cases import BALANCED, CASES, compare, random_edges, sizes_of
 from tests.distributed.processes import Processes
 
 WAYS = ["halo", "heads", "ring"]
@@ -28,6 +28,30 @@ def test_two_processes_equal_one(two: Processes, name: str, way: str) -> None:
 def test_four_processes_equal_one(four: Processes, name: str, way: str) -> None:
     for errors in four.results(compare, name, way):
         assert max(errors.values(), default=0.0) < 1e-13, errors
+
+
+@pytest.mark.parametrize("name", BALANCED)
+def test_zigzag_on_two_processes(two: Processes, name: str) -> None:
+    for errors in two.results(compare, name, "zigzag"):
+        assert max(errors.values()) < 1e-13, errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BALANCED)
+def test_zigzag_on_four_processes(four: Processes, name: str) -> None:
+    for errors in four.results(compare, name, "zigzag"):
+        assert max(errors.values()) < 1e-13, errors
+
+
+def edges_of_processes(way: Any) -> list[int]:
+    divided = distributed.partition(graphs.causal(), 8, by=way)
+    query = torch.empty(8, 4, 8, device="meta")
+    return [traffic.edges for traffic in divided.report(query, query, query).processes]
+
+
+def test_zigzag_gives_all_processes_the_same_number_of_edges(two: Processes) -> None:
+    assert two.results(edges_of_processes, "ring") == [[36, 100]] * 2
+    assert two.results(edges_of_processes, "zigzag") == [[68, 68]] * 2
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -106,6 +106,14 @@ def local_heads() -> None:
     distributed.partition(graphs.complete().bind(6, 12), 6, by="heads", is_local=True)
 
 
+def zigzag_of_seven() -> None:
+    distributed.attend(*nodes(7), graphs.causal(), by="zigzag")
+
+
+def zigzag_of_edges() -> None:
+    distributed.partition(graphs.edges(torch.zeros(2, 1).long(), 12), 6, by="zigzag")
+
+
 def ring_of_sparsemax() -> None:
     distributed.attend(*nodes(), graphs.window(1), by="ring", normaliser="sparsemax")
 
@@ -138,6 +146,8 @@ def ring_of_a_function() -> None:
         (unknown_way, r"`by`.* did you mean 'halo'"),
         (three_heads, r"`query`: expected a multiple of 2 heads.* got 3 heads"),
         (local_heads, r"`is_local`: expected False"),
+        (zigzag_of_seven, r"`graph`: expected causal.* multiple of 4.* \[7, 7\] targets"),
+        (zigzag_of_edges, r"`graph`: expected causal\(\), a window"),
         (ring_of_sparsemax, r"`normaliser`: expected softmax"),
         (ring_of_a_function, r"`score`: expected Dot"),
     ],

@@ -514,6 +514,10 @@ def aggregate(
                 [2.0000],
                 [2.5000]])
     """
+    divided = getattr(graph, "aggregate", None)  # As in attend.
+    if divided is not None:
+        out: Tensor = divided(value, weight=weight, reduce=reduce, engine=engine)
+        return out
     check_choice("reduce", reduce, get_args(Reduce))
     if isinstance(value, Tensor) and value.dim() == 2:
         return aggregate(value[:, None], graph, weight=weight, reduce=reduce, engine=engine)[:, 0]
@@ -531,7 +535,7 @@ def aggregate(
         def compute(value: Tensor, weight: Tensor | None, graph: Graph, reduce: Reduce) -> Tensor:
             return _aggregate(value, weight, graph, reduce, engine)
 
-        out: Tensor = intercepted("aggregate", compute, value, weight, graph, reduce)
+        out = intercepted("aggregate", compute, value, weight, graph, reduce)
         return out
     return _aggregate(value, weight, graph, reduce, engine)
 

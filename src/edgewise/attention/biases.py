@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from functools import cached_property
 from typing import Any, TypedDict, TypeVar
 
@@ -186,6 +186,8 @@ class OffsetBias(TableBias):
     """
 
     offsets: Offsets
+    # FSDP2 calls dataclasses.replace, which passes the fields to __init__.
+    __dataclass_fields__ = vars(make_dataclass("_", ["offsets", "table"]))["__dataclass_fields__"]
 
     def __init__(self, offsets: Offsets, table: Tensor) -> None:
         _check_index(offsets.classes, table)

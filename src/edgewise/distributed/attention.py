@@ -17,14 +17,16 @@ from edgewise.distributed.halo import HaloPartition
 from edgewise.distributed.heads import HeadPartition
 from edgewise.distributed.partitions import Partition
 from edgewise.distributed.ring import RingPartition
+from edgewise.distributed.zigzag import ZigzagPartition
 from edgewise.graphs import Edges, Graph, Pattern, check_graph, check_sized
 
-Way = Literal["halo", "heads", "ring"]
+Way = Literal["halo", "heads", "ring", "zigzag"]
 """How the processes of a group divide attention."""
 WAYS: dict[str, Callable[..., Partition]] = {
     "halo": HaloPartition,
     "heads": HeadPartition,
     "ring": RingPartition,
+    "zigzag": ZigzagPartition,
 }
 
 
@@ -54,11 +56,11 @@ def attend(
         graph: the whole graph or a pattern, which is partitioned in each call; or its
             :func:`partition`, made once.
         group: the processes; by default all. Only with a graph or a pattern.
-        by: ``"halo"``, ``"heads"`` or ``"ring"``; see :func:`partition`.
+        by: ``"halo"``, ``"heads"``, ``"ring"`` or ``"zigzag"``; see :func:`partition`.
         layout: as in :func:`edgewise.attend`.
         engine: as in :func:`edgewise.attend`.
         options: other arguments of :func:`edgewise.attend`. A tensor with one entry per edge has
-            the edges of the whole graph, or, by halo and by ring, only those of the targets of this
+            the edges of the whole graph, or, except by heads, only those of the targets of this
             process, in the same order. If the tensor is a parameter, each process has the gradient
             of its edges and heads, and the sum over the processes is the whole gradient. With
             dropout, each process needs a random seed of its own.
@@ -71,6 +73,7 @@ def attend(
     References:
         Jacobs et al., DeepSpeed Ulysses, 2023 (by heads).
         Liu et al., Ring attention with blockwise Transformers, 2023 (by ring).
+        Brandon et al., Striped attention, 2023 (balanced causal rings).
 
     Example:
         >>> import torch, torch.distributed as dist
@@ -108,6 +111,9 @@ def partition(
       Their number must be a multiple of the number of processes.
     * ``"ring"``: each process computes its targets, while blocks of all sources travel around. For
       dense graphs, such as ``causal()``: no process stores more than two blocks.
+    * ``"zigzag"``: as by ring, but of 2P slices of the nodes, process r of P has the slices r and
+      2P - 1 - r, the nodes ``positions`` of the partition. All processes then have the same number
+      of edges on the causal graph. For ``causal()``, windows and ``complete()``.
 
     Args:
         graph: the whole graph, or a pattern.
@@ -116,7 +122,7 @@ def partition(
         group: the processes; by default all.
         by: the way.
         is_local: ``graph`` has only the targets of this process, numbered from 0, and all sources;
-            for a graph that fits in no single memory. Not by heads.
+            for a graph that fits in no single memory. By halo and by ring only.
 
     Raises:
         ArgumentError: no process group is initialised, the arguments differ between processes, or
@@ -158,10 +164,10 @@ def partition(
         check_choice("by", by, get_args(Way))
         for name, count in (("num_targets", num_targets), ("num_sources", num_sources)):
             check_range(name, count, "pass the nodes of this process", least=0, integer=True)
-        if is_local and by == "heads":
+        if is_local and by in ("heads", "zigzag"):
             raise ArgumentError(
                 "is_local",
-                expected="False, because each process computes its heads of the whole graph",
+                expected=f"False by {by}, which needs the whole graph on each process",
                 got="True",
                 remedy='use by="halo" or by="ring"',
             )
@@ -179,7 +185,7 @@ def partition(
     except ArgumentError as invalid:
         error = invalid
     raise_first(error, group)
-    options: dict[str, Any] = {} if by == "heads" else {"is_local": is_local}
+    options: dict[str, Any] = {"is_local": True} if is_local else {}
     return WAYS[by](bound, target_sizes, source_sizes, group, **options)
 
 

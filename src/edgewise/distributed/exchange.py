@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
+from torch.distributed.device_mesh import DeviceMesh
 
 from edgewise._utils.errors import ArgumentError, ProcessError
 
@@ -91,6 +92,17 @@ def gather(x: Tensor, rows: Sequence[Tensor]) -> Tensor:
     """Return the rows of ``x [N, F]`` for each process, ``[R, F]``."""
     gathered: Tensor = _Gather.apply(x, rows)  # type: ignore[no-untyped-call]
     return gathered
+
+
+def sum_gradients(x: Tensor, mesh: DeviceMesh) -> Tensor:
+    """Return x, the same on all processes, whose gradient is the sum of those of all processes."""
+    if not x.requires_grad:
+        return x
+    # Importing it takes as long as PyTorch.
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    replicated = DTensor.from_local(x, mesh, [Replicate()], run_check=False)
+    return replicated.to_local(grad_placements=[Partial()])
 
 
 def as_rows(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Unpack
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -124,10 +125,11 @@ class Partition(Pattern, ABC):
             raise AttributeError(name)
         raise ArgumentError(
             "graph",
-            expected="a graph on one process, because only attention is divided among processes",
+            expected="a graph on one process, as processes divide only attention and, by halo, "
+            "edgewise.aggregate",
             got=repr(self),
-            remedy="use a layer that only passes the graph to edgewise.attend, such as "
-            "layers.TransformerLayer",
+            remedy='use by="halo", or a layer that only passes the graph to edgewise.attend, such '
+            "as layers.TransformerLayer",
         )
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Any:
@@ -237,17 +239,22 @@ class Partition(Pattern, ABC):
             ("key", key, self.sources, graph.num_sources),
             ("value", value, self.sources, graph.num_sources),
         ):
-            if x.shape[-3] != rows.stop - rows.start:
-                raise ArgumentError(
-                    name,
-                    expected=f"{rows.stop - rows.start} nodes, those of this process",
-                    got=str(x.shape[-3]),
-                    remedy=f"pass the nodes {rows.start} to {rows.stop - 1} of the graph, or make "
-                    "a partition for these sizes",
-                )
+            self._check_count(name, x.shape[-3], rows)
             # The nodes of other processes are not here yet; only their number is checked.
             nodes.append(x.new_empty(()).expand(*x.shape[:-3], count, *x.shape[-2:]))
         checked_call(nodes[0], nodes[1], nodes[2], graph, **options)
+
+    @staticmethod
+    def _check_count(name: str, count: int, rows: slice) -> None:
+        """Raise ArgumentError unless an argument has the nodes of this process."""
+        if count != rows.stop - rows.start:
+            raise ArgumentError(
+                name,
+                expected=f"{rows.stop - rows.start} nodes, those of this process",
+                got=str(count),
+                remedy=f"pass the nodes {rows.start} to {rows.stop - 1} of the graph, or make a "
+                "partition for these sizes",
+            )
 
     @property
     @abstractmethod
@@ -302,8 +309,13 @@ class TargetPartition(Partition):
         return self.graph.cached("edge_ids", self._edge_ids)
 
     def _local_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        edges = Selected(self._all_edges, lambda: self.edge_ids, self.targets, self._sources)
+        edges = Selected(self._all_edges, lambda: self.edge_ids, self._target_index, self._sources)
         return edges.options(options, self._computed)
+
+    @property
+    def _target_index(self) -> Tensor | slice:
+        """Targets of this process among all targets."""
+        return self.targets
 
     @property
     def _sources(self) -> Tensor | slice:
@@ -323,7 +335,7 @@ class Selected:
 
     num_edges: int
     edge_ids: Callable[[], Tensor]
-    targets: slice
+    targets: Tensor | slice
     sources: Tensor | slice
 
     def options(self, options: Mapping[str, Any], subgraph: Graph) -> dict[str, Any]:
@@ -344,12 +356,15 @@ class Selected:
         def select() -> Offsets:
             target_place = offsets.target_place
             if len(target_place) != graph.num_targets:
-                target_place = target_place[self.targets]
-            sources = self.sources
-            index = sources.to(device) if isinstance(sources, Tensor) else sources
-            return Offsets(target_place, offsets.source_place[index], offsets.classes, graph)
+                target_place = target_place[_on(device, self.targets)]
+            source_place = offsets.source_place[_on(device, self.sources)]
+            return Offsets(target_place, source_place, offsets.classes, graph)
 
         return graph.cached(("offsets", offsets), select)
+
+
+def _on(device: torch.device, index: Tensor | slice) -> Tensor | slice:
+    return index.to(device) if isinstance(index, Tensor) else index
 
 
 def _num_edges(term: Any, dims: int) -> int | None:
@@ -367,14 +382,21 @@ def slice_of(sizes: Sequence[int], rank: int) -> slice:
 
 def _facts(query: Tensor, key: Tensor, value: Tensor, options: Any) -> dict[str, Any]:
     """Return what must be the same in the calls of all processes."""
-    facts: dict[str, Any] = {"dtype": query.dtype}
-    for name, x in (("query", query), ("key", key), ("value", value)):
+    facts = node_facts(query=query, key=key, value=value)
+    for name in (*EDGE_TERMS, "score", "normaliser"):
+        facts[f"requires_grad of {name}"] = bool(trainable(options.get(name)))
+    return facts
+
+
+def node_facts(**nodes: Tensor) -> dict[str, Any]:
+    """Return what must be the same in the nodes that all processes pass."""
+    facts: dict[str, Any] = {}
+    for name, x in nodes.items():
+        facts["dtype"] = x.dtype
         facts[f"batch of {name}"] = list(x.shape[:-3])
         facts[f"heads of {name}"], facts[f"width of {name}"] = x.shape[-2:]
         # Gradients are exchanged only if all processes need them.
         facts[f"requires_grad of {name}"] = x.requires_grad
-    for name in (*EDGE_TERMS, "score", "normaliser"):
-        facts[f"requires_grad of {name}"] = bool(trainable(options.get(name)))
     return facts
 
 

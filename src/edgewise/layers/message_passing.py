@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.attention.attend import Reduce, aggregate
+from edgewise.distributed.partitions import Partition
 from edgewise.graphs import Graph, Pattern, check_sized
 from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers.sequential import GraphLayer
@@ -56,26 +57,28 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
         >>> layers.symmetric_weight(graphs.grid(1, 3).bind(3))
         tensor([0.7071, 0.7071, 0.7071, 0.7071], dtype=torch.float64)
     """
-    check_sized(graph)
+    if not isinstance(graph, Partition):
+        check_sized(graph)
     if weight is None:
         return graph.derived(_of_degrees)
     degree = aggregate(weight.new_ones(graph.num_sources, 1), graph, weight=weight)[:, 0]
-    scale = _inverse_root(degree)
-    return scale[graph.source] * weight * scale[graph.target]
+    return _of_ends(graph, degree) * weight
 
 
 def _of_degrees(graph: Graph) -> Tensor:
+    if isinstance(graph, Partition) or graph.whole is None:
+        return _of_ends(graph, graph.in_degree().double())
     source, target = graph.edge_index
-    scale = _inverse_root(graph.whole_in_degree().double())
-    weight = scale[source] * scale[target]
-    if graph.whole is None:
-        return weight
     is_loop = source == target
-    sampled = torch.zeros_like(scale).index_add(0, target, (~is_loop).double())
+    sampled = (
+        torch.zeros_like(graph.whole.degree).double().index_add(0, target, (~is_loop).double())
+    )
     factor = (graph.whole.degree - graph.whole.loops) / sampled.clamp(min=1)
-    return weight * factor[target].masked_fill(is_loop, 1)
+    return _of_ends(graph, graph.whole.degree.double()) * factor[target].masked_fill(is_loop, 1)
 
 
-def _inverse_root(degree: Tensor) -> Tensor:
+def _of_ends(graph: Graph, degree: Tensor) -> Tensor:
+    """Return 1 / sqrt(degree of source * degree of target) of each edge; 0 for a degree of 0."""
     is_zero = degree == 0
-    return degree.masked_fill(is_zero, 1).rsqrt().masked_fill(is_zero, 0)
+    scale = degree.masked_fill(is_zero, 1).rsqrt().masked_fill(is_zero, 0)[:, None]
+    return (graph.gather_source(scale) * graph.gather_target(scale))[:, 0]

@@ -32,6 +32,7 @@ class JointLinear(nn.Linear):
 
     def __init__(self, in_width: int, widths: Sequence[int], *, bias: bool = True) -> None:
         self.widths = tuple(widths)
+        self.row_order: Tensor | None = None  # Of the rows, if processes divide them.
         super().__init__(in_width, sum(widths), bias=bias)
 
     @torch.no_grad()

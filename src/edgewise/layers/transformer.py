@@ -25,6 +25,8 @@ from edgewise.attention.biases import EdgeTerm, EdgeVector
 from edgewise.attention.normalisers import Normaliser
 from edgewise.attention.scores import DOT, Score
 from edgewise.attention.steps import attention_weights
+from edgewise.distributed.exchange import sum_gradients
+from edgewise.distributed.partitions import map_tensors
 from edgewise.engines.call import for_each_query
 from edgewise.graphs import Pattern, check_graph
 from edgewise.layers.cache import Cache, KeyValue
@@ -133,6 +135,7 @@ class MultiHeadAttention(GraphLayer):
             self.qkv = JointLinear(width, (queries, keys, keys), bias=bias)
         self.output = nn.Linear(queries, width, bias=bias)
         self.kept_heads: list[int] | None = None
+        self.device_mesh: Any = None  # Set if processes divide the heads.
 
     def forward(
         self,
@@ -273,6 +276,8 @@ class MultiHeadAttention(GraphLayer):
 
     def _of_kept_heads(self, term: Any, head_dim: int) -> Any:
         assert self.kept_heads is not None
+        if self.device_mesh is not None:
+            term = map_tensors(term, partial(sum_gradients, mesh=self.device_mesh))
         return term_of_heads(term, self.kept_heads, head_dim)
 
     def _project(

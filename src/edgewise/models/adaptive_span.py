@@ -229,6 +229,7 @@ class AdaptiveSpanBackbone(SingleTextBackbone):
     r"""Stack of layers; adds :math:`λ \sum_\mathrm{layers} \frac 1 H \sum_h z_h` to the loss."""
 
     name, takes_graph, caches = "adaptive_span", True, True
+    reads_layers = True  # FSDP2 must gather the spans of all layers before the first one.
 
     def __init__(
         self, layers: Sequence[AttentionBlock], norm: nn.Module, graph: Pattern, weight: float

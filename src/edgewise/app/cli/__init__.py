@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 # Idle OpenMP threads sleep instead of spinning. Spinning makes training ten times slower when
 # another process uses the same core. OpenMP reads this variable once, when PyTorch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+if {"LOCAL_RANK", "SLURM_STEP_ID"} & os.environ.keys():
+    # Hide PyTorch's warnings on find_unused_parameters in processes of torchrun and srun.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from edgewise.app.runs.pretrained import fine_tuning_note
 from edgewise.app.runs.train_recipe import train_on_splits
 from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
+from edgewise.app.train.process import rank_and_world_size
 from edgewise.app.train.recipe import Recipe
 
 
@@ -34,6 +35,8 @@ def train(arguments: Namespace) -> int:
         metrics, splits = train_on_splits(recipe, out, resume=arguments.resume)
     else:
         metrics = runs.train_seeds(recipe, arguments.seeds, out, resume=arguments.resume)
+    if rank_and_world_size()[0]:  # Of several processes, the first prints.
+        return 0
     say(metrics_table(metrics))
     _print_notes(recipe, out)
     if not arguments.folds:

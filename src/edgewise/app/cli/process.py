@@ -100,8 +100,10 @@ class _NotePrinter(logging.Handler):
         self.printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
+        from edgewise.app.train.process import rank_and_world_size
+
         text = record.getMessage()
-        if text not in self.printed:
+        if text not in self.printed and not rank_and_world_size()[0]:
             self.printed.add(text)
             warn(f"{text}.")
 

@@ -12,7 +12,7 @@ from edgewise import __version__
 from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.kinds import DATA, TASKS, Registry
-from edgewise.app.runs.recipe_fields import PARTS, fields_of, with_values
+from edgewise.app.runs.recipe_fields import PARTS, Field, fields_of, with_values
 from edgewise.app.train.folder import RECIPE, WEIGHTS, RunFolder
 from edgewise.app.train.parsing import describe, read_value, show_value
 from edgewise.app.train.recipe import OptimizerSettings, Recipe, TrainerSettings
@@ -168,16 +168,32 @@ DECIDES_NOTHING = ("trainer.save_every",)
 """Fields that do not affect the results of a run, so that they may change when it is resumed."""
 
 
+DIVIDES = ("data.batch_size", "trainer.devices", "trainer.strategy", "trainer.tensor_parallel")
+"""Fields that say how processes divide a step; its number of examples must stay the same."""
+
+
 def differences(recorded: Recipe, recipe: Recipe) -> list[str]:
     """Return the fields that differ, such as "model.heads: 8 in the run, 4 now"."""
     if recorded.name != recipe.name:
         return [f"recipe: {recorded.name} in the run, {recipe.name} now"]
-    fields = fields_of(recipe)
+    before, fields = fields_of(recorded), fields_of(recipe)
+    ignored = {*DECIDES_NOTHING}
+    if _step_size(before) == _step_size(fields) is not None:
+        ignored |= {*DIVIDES}
     return [
         f"{name}: {show_value(field.value)} in the run, {show_value(fields[name].value)} now"
-        for name, field in fields_of(recorded).items()
-        if name in fields and name not in DECIDES_NOTHING and field.value != fields[name].value
+        for name, field in before.items()
+        if name in fields and name not in ignored and field.value != fields[name].value
     ]
+
+
+def _step_size(fields: Mapping[str, Field]) -> int | None:
+    """Return the number of examples of a step of all processes; None for data without batches."""
+    if "data.batch_size" not in fields:
+        return None
+    names = ("data.batch_size", "trainer.devices", "trainer.tensor_parallel")
+    size, devices, same = (fields[name].value for name in names)
+    return int(size * devices // same)
 
 
 def check_resumed(folder: RunFolder, recipe: Recipe, kind: str = "") -> None:

@@ -17,6 +17,7 @@ from edgewise.app.runs.recorded import evaluate_one
 from edgewise.app.runs.train_recipe import prepare, train
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.held_out import ensemble_metrics
+from edgewise.app.train.process import rank_and_world_size
 from edgewise.app.train.recipe import Recipe
 
 Summary = dict[str, dict[str, float | list[float]]]
@@ -104,7 +105,15 @@ def _train_each(
     resume: bool,
     title: str | None = None,
 ) -> Summary:
-    folder = RunFolder(path)
+    folder, (_, world_size) = RunFolder(path), rank_and_world_size()
+    if world_size > 1:
+        raise ArgumentError(
+            f"--{kind}s",
+            expected="one training, as torchrun or srun has started several processes",
+            got=f"a training for each {kind}",
+            remedy="call `edgewise train` with --trainer.devices instead, or train each seed by a "
+            "command of its own",
+        )
     if resume:
         check_resumed(folder, recipe, kind)
     else:

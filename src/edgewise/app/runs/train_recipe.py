@@ -6,6 +6,7 @@ import inspect
 import os
 import socket
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.held_out import keep_held_out
 from edgewise.app.train.layerwise import LayerwiseBatch
 from edgewise.app.train.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
-from edgewise.app.train.process import rank_and_world_size, seed_everything
+from edgewise.app.train.process import agreed, rank_and_world_size, seed_everything
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits, TextSplits
 from edgewise.app.train.target_scaling import TargetScaling
@@ -87,23 +88,27 @@ def train_on_splits(
     that this process has not loaded.
     """
     folder, title = RunFolder(path), title or recipe.name
-    if recipe.start:
-        recipe = with_hf_model(recipe)
-    if resume:
-        check_resumed(folder, recipe, "one")
-        if folder.has(METRICS):
-            return folder.read_metrics(), None
-    else:
-        folder.refuse_existing()
-    model, splits = _prepare(recipe, folder)
-    record = to_record(recipe)  # This raises an error if the run could not be resumed from it.
-    if isinstance(splits, TextSplits):
-        record["vocabulary"] = vocabulary_hash(splits.tokenizer)
+    started = rank_and_world_size()[1]
+    if started > 1 and recipe.trainer.devices == 1:  # By torchrun or srun.
+        recipe = replace(recipe, trainer=replace(recipe.trainer, devices=started))
+    with agreed():
+        if recipe.start:
+            recipe = with_hf_model(recipe)
+        if resume:
+            check_resumed(folder, recipe, "one")
+            if folder.has(METRICS):
+                return folder.read_metrics(), None
+        else:
+            folder.refuse_existing()
+        model, splits = _prepare(recipe, folder)
+        record = to_record(recipe)  # This raises an error if the run could not be resumed from it.
+        if isinstance(splits, TextSplits):
+            record["vocabulary"] = vocabulary_hash(splits.tokenizer)
     with folder.claimed(RECIPE, record, resume=resume):
         if isinstance(splits, TextSplits):
             write_tokenizer(folder, splits.tokenizer)
         keep_preprocessing(folder, splits)
-        if recipe.trainer.devices > 1 and rank_and_world_size()[1] == 1:
+        if recipe.trainer.devices > 1 and started == 1:
             del model, splits
             _train_in_processes(path, recipe.trainer.devices, title)
             return folder.read_metrics(), None
@@ -143,6 +148,13 @@ def checked_model(recipe: Recipe, splits: Splits) -> nn.Module:
         splits.codes.prepare(encodings, shared=shares_nodes(model))
     described = recipe.for_targets(splits.targets, splits.class_counts)
     described.trainer.check(described.task.metrics(), model)
+    if recipe.trainer.strategy == "fsdp" and isinstance(model, CombinedClassifier):
+        raise ArgumentError(
+            "trainer.strategy",
+            expected="ddp with Naive Bayes, whose scale is fitted on all weights",
+            got="fsdp",
+            remedy="set trainer.strategy to ddp",
+        )
     recipe.optimizer.build(model)  # This checks decay_only and layer_decay.
     batch = next(iter(splits.loaders(recipe.seed)["val"]))
     if isinstance(batch, LayerwiseBatch):
@@ -192,6 +204,7 @@ def _train_in_processes(path: Path, devices: int, title: str) -> None:
         port = free.getsockname()[1]
     # The variables that torchrun sets.
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(devices)}
+    common["LOCAL_WORLD_SIZE"] = str(devices)
     environments = [{**common, "LOCAL_RANK": str(k), "RANK": str(k)} for k in range(devices)]
     threads = max(1, torch.get_num_threads() // devices)
     jobs = [(_train_rank, (path, title, variables, threads)) for variables in environments]

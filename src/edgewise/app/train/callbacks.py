@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Checkpoint, EarlyStopping, ProgressBar, 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
+from torchmetrics import Metric
 
 from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError, Interrupted, printable_line
@@ -81,7 +82,7 @@ class History(Callback):
         self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.times["seconds"]})
         if epoch == 1 or self._rank(epoch) < self._rank(self.best_epoch):
             self.best_epoch = epoch
-            self.best_weights = deepcopy(pl_module.model.state_dict())
+            self.best_weights = pl_module.copy_weights()
 
     def _rank(self, epoch: int) -> list[float]:
         """Return a key that is smallest for the best epoch; ties go to the lowest loss."""
@@ -205,10 +206,13 @@ class ResumableCheckpoint(Checkpoint):
     loaders that have no ``state_dict``, it saves only at the end of each epoch.
     """
 
-    def __init__(self, folder: RunFolder, save_every: float, request: Request) -> None:
+    def __init__(
+        self, folder: RunFolder, save_every: float, request: Request, processes_of_batch: int = 1
+    ) -> None:
         self.folder, self.save_every, self.request = folder, save_every, request
+        self.processes_of_batch = processes_of_batch
         self._module: TrainingModule | None = None
-        self._saved: dict[str, Any] | None = None
+        self._saved: list[dict[str, Any]] | None = None
         self._due = 0.0
         self._steps = 0
 
@@ -225,10 +229,11 @@ class ResumableCheckpoint(Checkpoint):
             "metrics": self._module.train_metrics.state_dict(),
             "carried": None if carried is None else carried.state_dict(self._module.model),
         }
-        return {"processes": all_gather(state)}
+        # Processes that divide the heads have the same state.
+        return {"processes": all_gather(state)[:: self.processes_of_batch]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._saved = state["processes"][rank_and_world_size()[0]]
+        self._saved = state["processes"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TrainingModule)
@@ -238,16 +243,39 @@ class ResumableCheckpoint(Checkpoint):
             raise KeyError("no state of this run's callbacks")
         # Restore the generators in the last hook, because other hooks may use random numbers.
         if self._saved is not None:
-            pl_module.train_metrics.load_state_dict(self._saved["metrics"])
-            if self._saved["carried"] is not None:
-                carried = pl_module.carried["train"] = Cache()
-                carried.load_state_dict(pl_module.model, self._saved["carried"])
-            restore_rng(self._saved["rng"])
+            self._restore(pl_module, self._saved)
             fetcher = trainer.fit_loop._data_fetcher
             if fetcher is not None and not hasattr(trainer.train_dataloader, "state_dict"):
                 # Lightning has already shuffled, so shuffle again with the restored random state.
                 iter(fetcher)
         self._module = pl_module
+
+    def _restore(self, module: TrainingModule, processes: list[dict[str, Any]]) -> None:
+        """Restore the state of this process; another number of processes may have saved it."""
+        rank, count = (n // self.processes_of_batch for n in rank_and_world_size())
+        states = processes[rank::count]  # Of several former processes, or of none.
+        if len(processes) != count and any(state["carried"] is not None for state in processes):
+            raise ArgumentError(
+                "trainer.devices",
+                expected=f"{len(processes)} processes, each of which continues a text",
+                got=str(count),
+                remedy="resume with as many processes as before",
+            )
+        if states:
+            module.train_metrics.load_state_dict(states[0]["metrics"])
+        else:  # The weights of the checkpoint came with the metrics of the first process.
+            for metric in module.train_metrics.modules():
+                if isinstance(metric, Metric):
+                    metric.reset()
+        for former in states[1:]:
+            metrics = deepcopy(module.train_metrics)
+            metrics.load_state_dict(former["metrics"])
+            module.train_metrics.add_states(metrics)
+        if states:
+            if states[0]["carried"] is not None:
+                carried = module.carried["train"] = Cache()
+                carried.load_state_dict(module.model, states[0]["carried"])
+            restore_rng(states[0]["rng"])
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -8,6 +8,7 @@ import signal
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +35,7 @@ from edgewise.app.train.process import (
 from edgewise.app.train.recipe import OptimizerSettings, Precision, TrainerSettings
 from edgewise.app.train.schedule import Schedule
 from edgewise.app.train.task import Task
+from edgewise.distributed.exchange import communicating
 
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
@@ -136,20 +138,23 @@ def fit(
             "runs.train and `edgewise train` start the processes themselves",
         )
     loaders = {split: as_loader(split, loaders) for split in ("train", "val", "test")}
+    processes_of_batch = max(trainer.sharded, 1)
     if world_size > 1:
-        _split_among_processes(loaders, rank, world_size)
+        _split_among_processes(loaders, rank // processes_of_batch, trainer.replicas)
     batches = len(loaders["train"])
     if not hasattr(loaders["train"], "share"):  # Lightning splits other loaders.
-        batches = math.ceil(batches / world_size)
+        batches = math.ceil(batches / trainer.replicas)
     steps_per_epoch = math.ceil(batches / trainer.accumulate_grad_batches)
     trainer = trainer.with_min_steps(steps_per_epoch)
     steps = trainer.epochs * steps_per_epoch
     folder.make()
-    module = TrainingModule(model.train(), task, optimizer, schedule, steps=steps)
+    # Divided weights stay divided, so the whole model is another.
+    trained = deepcopy(model) if trainer.sharded else model
+    module = TrainingModule(trained.train(), task, optimizer, schedule, steps=steps)
     history = History(trainer)
     has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
     with interruptible() as request, _running():
-        checkpoint = ResumableCheckpoint(folder, trainer.save_every, request)
+        checkpoint = ResumableCheckpoint(folder, trainer.save_every, request, processes_of_batch)
         lightning_trainer = lightning.Trainer(
             max_epochs=trainer.epochs,
             gradient_clip_val=trainer.clip_norm or None,
@@ -165,7 +170,7 @@ def fit(
             ],
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            **device_arguments(trainer.accelerator),
+            **device_arguments(trainer.accelerator, sharded=trainer.sharded),
         )
         start = None
         if folder.has(CHECKPOINT):
@@ -260,6 +265,8 @@ def _split_among_processes(loaders: Loaders, rank: int, world_size: int) -> None
 USELESS_WARNINGS = (
     ".*LeafSpec.* is deprecated",  # Lightning 2.6 with PyTorch 2.13
     ".*find_unused_parameters=True was specified.*",
+    # Outputs are not changed in place.
+    ".*FSDP2-wrapped module.*returned a view tensor.*",
     # The user chooses the number of workers.
     ".*does not have many workers.*",
     # Edgewise reports metrics once per epoch.
@@ -276,7 +283,7 @@ def _running() -> Iterator[None]:
     level = log.level
     log.setLevel(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), communicating():
             for message in USELESS_WARNINGS:
                 warnings.filterwarnings("ignore", message)
             yield

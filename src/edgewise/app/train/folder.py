@@ -30,6 +30,7 @@ from edgewise._utils.errors import (
 )
 from edgewise._utils.limits import check_memory, check_regular, read_json_object
 from edgewise._utils.writing import DPI, TEMPORARY, write_file
+from edgewise.app.train.process import agreed, rank_and_world_size
 from edgewise.layers.pruning import keep_heads
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class RunFolder:
         """Raise RunExistsError if the path exists and is not an empty folder, apart from temporary
         files of killed processes. The error suggests ``--resume`` if ``resumable``.
         """
+        if rank_and_world_size()[0]:  # Rank 0 checks and writes the folder.
+            return
         if self.path.is_dir() and set(self.path.iterdir()) <= set(self.path.glob(TEMPORARY)):
             return
         if self.path.exists():
@@ -147,9 +150,10 @@ class RunFolder:
         created = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         claimed = False
         try:
-            self.make()
-            self.write_json(name, record, replace=resume)
-            claimed = not resume
+            with agreed():
+                self.make()
+                self.write_json(name, record, replace=resume)
+                claimed = not resume and not rank_and_world_size()[0]
             yield
         except Interrupted:
             raise
@@ -172,9 +176,12 @@ class RunFolder:
 
     def write(self, name: str, fill: Callable[[Path], object], *, replace: bool = True) -> Path:
         """Write a file atomically with ``fill``, which gets a temporary path; return its path.
-        Without ``replace``, an existing file raises RunExistsError.
+        Without ``replace``, an existing file raises RunExistsError. Of several processes, only that
+        of rank 0 writes.
         """
         final = self.path / name
+        if rank_and_world_size()[0]:
+            return final
         with self._as_write_error(final):
             try:
                 return write_file(final, fill, replace=replace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 import lightning.pytorch as lightning
@@ -65,7 +66,7 @@ class TrainingModule(lightning.LightningModule):
         self.settings, self.schedule, self.steps = optimizer, schedule or ConstantSchedule(), steps
         self.measured: dict[str, float] = {}
         self.carried: dict[str, Cache] = {}
-        self.checked = False
+        self.checked = self.is_sharded = False
         self.has_unreported_steps = False
         self.train_metrics, self.val_metrics, self.test_metrics = (
             SplitMetrics(task, keep_examples=split == "test") for split in ("train", "val", "test")
@@ -76,6 +77,21 @@ class TrainingModule(lightning.LightningModule):
                 # then include the batches before the interruption.
                 metric.persistent(True)
         self.generation_metrics = nn.ModuleDict(task.generation_metrics())
+
+    def configure_model(self) -> None:
+        if self.device_mesh is not None and not self.is_sharded:
+            from edgewise.layers.parallel import shard
+
+            shard(self.model, self.device_mesh)
+            self.is_sharded = True
+
+    def copy_weights(self) -> dict[str, Tensor]:
+        """Return a copy of the weights of the model; all of them, if processes divide them."""
+        if self.is_sharded:
+            from edgewise.app.train.sharding import whole_state
+
+            return whole_state(self.model)
+        return deepcopy(self.model.state_dict())
 
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
         return self.model(*inputs, **keywords)
@@ -101,6 +117,7 @@ class TrainingModule(lightning.LightningModule):
         scale = accumulated / min(accumulated, left)
         if self.trainer.world_size > 1:
             # DDP averages gradients over processes, but their batches can have different sizes.
+            # Processes that divide the heads have the same examples.
             scale *= count * self.trainer.world_size / all_reduce(self.trainer, count, "sum")
         return loss if scale == 1 else loss * scale
 
@@ -195,6 +212,10 @@ class TrainingModule(lightning.LightningModule):
         # scaled gradients. bfloat16 does not.
         if gradient_clip_val and gradient_clip_algorithm == "value":
             nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
+        elif gradient_clip_val and self.is_sharded:
+            from edgewise.layers.parallel import clip_gradients
+
+            clip_gradients(self.model, gradient_clip_val)
         elif gradient_clip_val:
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 

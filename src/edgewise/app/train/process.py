@@ -17,8 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from edgewise._utils.errors import ArgumentError, EdgewiseError, in_one_line
+from edgewise.distributed.exchange import communicating
+
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
+    from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX in glibc's malloc.h
 _NEVER = -1
@@ -95,36 +99,118 @@ def restore_rng(state: dict[str, Any]) -> None:
     random.setstate(state["python"])
 
 
+def cluster_environment() -> ClusterEnvironment | None:
+    """Return Lightning's description of the processes that torchrun, srun or
+    :func:`edgewise.app.runs.train` has started; None in a process that was started alone.
+    """
+    # srun sets SLURM_STEP_ID; the script of a job, which is one process, has only SLURM_NTASKS.
+    if not {"LOCAL_RANK", "SLURM_STEP_ID"} & os.environ.keys():
+        return None
+    from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+    from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+
+    if TorchElasticEnvironment.detect():
+        return TorchElasticEnvironment()
+    if "LOCAL_RANK" in os.environ:
+        return LightningEnvironment()
+    if not SLURMEnvironment.detect():
+        return None
+    if int(os.environ["SLURM_NTASKS"]) > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
+        raise ArgumentError(
+            "--ntasks-per-node",
+            expected="the number of processes on each machine, which Lightning needs",
+            got="--ntasks alone",
+            remedy="start with srun --nodes N --ntasks-per-node M",
+        )
+    # Lightning need not send the job again, because Edgewise has its own checkpoint.
+    return SLURMEnvironment(auto_requeue=False)
+
+
 @cache  # Lightning deletes the environment variables at the end of training.
 def rank_and_world_size() -> tuple[int, int]:
-    """Return the rank of this process and the number of processes, also before a Trainer exists,
-    from the environment variables of torchrun.
+    """Return the rank of this process and the number of processes, also before a Trainer exists."""
+    if "LOCAL_RANK" in os.environ:
+        rank = int(os.environ.get("RANK", os.environ["LOCAL_RANK"]))
+        return rank, int(os.environ["WORLD_SIZE"])
+    environment = cluster_environment()
+    return (environment.global_rank(), environment.world_size()) if environment else (0, 1)
+
+
+def connect() -> None:
+    """Create the process group that Lightning will use, unless it exists or there is one process.
+
+    Before training, processes agree by it that all of them can train.
     """
-    if "LOCAL_RANK" not in os.environ:
-        return 0, 1
-    rank = int(os.environ.get("RANK", os.environ["LOCAL_RANK"]))
-    return rank, int(os.environ["WORLD_SIZE"])
+    rank, world_size = rank_and_world_size()
+    environment = cluster_environment()
+    if world_size == 1 or environment is None or torch.distributed.is_initialized():
+        return
+    os.environ["MASTER_ADDR"] = environment.main_address
+    os.environ["MASTER_PORT"] = str(environment.main_port)
+    backend = "gloo"
+    if torch.cuda.is_available():
+        torch.cuda.set_device(environment.local_rank() % torch.cuda.device_count())
+        backend = "cpu:gloo,cuda:nccl"
+    with communicating():
+        torch.distributed.init_process_group(backend, rank=rank, world_size=world_size)
 
 
-def device_arguments(accelerator: str) -> dict[str, Any]:
+@contextmanager
+def agreed() -> Iterator[None]:
+    """Raise the error of a ``with`` block on all processes if it fails on one of them."""
+    connect()
+    message = ""
+    try:
+        yield
+    except Exception as error:
+        message = in_one_line(error)
+        raise
+    finally:
+        messages = all_gather({"message": message})
+        for rank, other in enumerate(messages):
+            if other["message"] and not message:
+                raise EdgewiseError(
+                    f"process {rank} of {len(messages)} has failed: {other['message']}"
+                )
+
+
+def device_arguments(accelerator: str, *, sharded: int = 0) -> dict[str, Any]:
     """Return device arguments of Lightning's Trainer.
 
     Apple GPUs are not used, because they lack float64, in which metrics are computed.
+
+    Args:
+        accelerator: ``auto``, ``cpu`` or ``gpu``.
+        sharded: number of processes that divide the heads, if processes divide the weights; 0 if
+            each process has all weights.
     """
+    from lightning.fabric.plugins.environments.lightning import LightningEnvironment
     from lightning.pytorch.strategies import DDPStrategy
 
     if accelerator == "auto" and torch.backends.mps.is_available():
         accelerator = "cpu"
     _, world_size = rank_and_world_size()
     if world_size == 1:
-        return {"accelerator": accelerator, "devices": 1}
-    nodes = world_size // int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
+        # In the script of a job, Lightning would wait for tasks that srun has not started.
+        plugins = [LightningEnvironment()] if "SLURM_NTASKS" in os.environ else []
+        return {"accelerator": accelerator, "devices": 1, "plugins": plugins}
+    connect()
+    per_node = world_size // int(os.environ.get("SLURM_NNODES", "1"))
+    # torchrun may run in a job.
+    per_node = int(os.environ.get("LOCAL_WORLD_SIZE", str(per_node)))
+    # Some models do not use every weight in every step.
+    strategy: Any = DDPStrategy(find_unused_parameters=True)
+    if sharded:
+        from edgewise.app.train.sharding import ShardedStrategy
+
+        strategy = ShardedStrategy(world_size // sharded, sharded)
     return {
         "accelerator": accelerator,
-        "devices": world_size // nodes,
-        "num_nodes": nodes,
-        # Some models do not use every weight in every step.
-        "strategy": DDPStrategy(find_unused_parameters=True),
+        "devices": per_node,
+        "num_nodes": world_size // per_node,
+        "strategy": strategy,
+        "plugins": [cluster_environment()],
     }
 
 
@@ -140,5 +226,6 @@ def all_gather(state: dict[str, Any]) -> list[dict[str, Any]]:
     if world_size == 1 or not torch.distributed.is_initialized():
         return [state]
     states: list[Any] = [None] * world_size
-    torch.distributed.all_gather_object(states, state)
+    with communicating():
+        torch.distributed.all_gather_object(states, state)
     return states

@@ -121,7 +121,9 @@ class OptimizerSettings:
             or [{"params": []}],
             lr=self.lr,
             betas=(0.9, self.beta2),
-            fused=True,
+            # PyTorch's fused step takes weights of one kind of division.
+            fused=len({getattr(parameter, "device_mesh", None) for _, parameter in trained}) <= 1,
+            foreach=False,
         )
         return optimizer
 
@@ -151,6 +153,7 @@ def _height(name: str) -> int | None:
 Mode = Literal["max", "min"]
 Accelerator = Literal["auto", "cpu", "gpu"]
 Precision = Literal["32", "bf16"]
+Strategy = Literal["ddp", "fsdp"]
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,10 @@ class TrainerSettings:
             no float64, in which metrics are computed.
         devices: number of GPUs, or of processes on the CPU. In every step, each device processes a
             batch of ``data.batch_size``, so the effective batch size is ``devices`` times larger.
+        strategy: ``ddp`` gives each process all weights; ``fsdp`` (FSDP2) divides weights,
+            gradients and optimizer states among the processes.
+        tensor_parallel: with ``fsdp``, number of processes that have the same examples and divide
+            the heads and hidden features of each Transformer layer, a divisor of ``devices``.
         save_every: minimum number of seconds between two checkpoints, which is raised to 20 times
             the time for saving a checkpoint. A killed run loses the training since the last
             checkpoint.
@@ -211,15 +218,19 @@ class TrainerSettings:
     clip_norm: float = 0.0
     accelerator: Accelerator = "auto"
     devices: int = 1
+    strategy: Strategy = "ddp"
+    tensor_parallel: int = 1
     save_every: float = 5.0
 
     def __post_init__(self) -> None:
         choices = {"mode": Mode, "accelerator": Accelerator, "precision": Precision}
+        choices |= {"strategy": Strategy}
         for name, allowed in choices.items():
             check_choice(f"trainer.{name}", getattr(self, name), get_args(allowed))
-        for name, usual in (("epochs", 100), ("accumulate_grad_batches", 1), ("devices", 1)):
+        usual = {"epochs": 100, "accumulate_grad_batches": 1, "devices": 1, "tensor_parallel": 1}
+        for name, value in usual.items():
             check_range(
-                f"trainer.{name}", getattr(self, name), f"choose for example {usual}", least=1
+                f"trainer.{name}", getattr(self, name), f"choose for example {value}", least=1
             )
         for name in ("min_steps", "patience", "freeze_backbone_epochs", "clip_norm"):
             check_range(
@@ -236,10 +247,37 @@ class TrainerSettings:
                 remedy="set one of trainer.average_last_epochs and trainer.ema_decay to 0",
             )
 
+        if self.tensor_parallel > 1 and self.strategy == "ddp":
+            raise ArgumentError(
+                "trainer.tensor_parallel",
+                expected="1 with trainer.strategy ddp",
+                got=repr(self.tensor_parallel),
+                remedy="set trainer.strategy to fsdp",
+            )
+        averages = self.ema_decay or self.average_last_epochs or self.freeze_backbone_epochs
+        if averages and self.strategy == "fsdp":
+            raise ArgumentError(
+                "trainer.strategy",
+                expected="ddp with ema_decay, average_last_epochs or freeze_backbone_epochs, which "
+                "need all weights",
+                got="fsdp",
+                remedy="set trainer.strategy to ddp, or these fields to 0",
+            )
+
     def with_min_steps(self, steps_per_epoch: int) -> TrainerSettings:
         """Return the settings with ``epochs`` increased to at least ``min_steps`` steps."""
         epochs = math.ceil(self.min_steps / max(steps_per_epoch, 1))
         return replace(self, epochs=max(self.epochs, epochs))
+
+    @property
+    def sharded(self) -> int:
+        """Number of processes that divide the heads; 0 if each process has all weights."""
+        return self.tensor_parallel if self.strategy == "fsdp" and self.devices > 1 else 0
+
+    @property
+    def replicas(self) -> int:
+        """Number of processes, or groups of processes, with different examples."""
+        return self.devices // max(self.sharded, 1)
 
     def check(self, metrics: Iterable[str], model: nn.Module | None = None) -> None:
         """Check that the settings fit the task, the model and this machine.
@@ -257,6 +295,13 @@ class TrainerSettings:
                     got=f"a {type(model).__name__}",
                     remedy="set trainer.freeze_backbone_epochs to 0",
                 )
+        if self.devices % self.tensor_parallel:
+            raise ArgumentError(
+                "trainer.tensor_parallel",
+                expected=f"a divisor of trainer.devices, {self.devices}",
+                got=repr(self.tensor_parallel),
+                remedy="change one of them",
+            )
         monitored = [f"{split}/{name}" for split in ("train", "val") for name in ("loss", *metrics)]
         if self.monitor not in monitored:
             raise unknown_name("trainer.monitor", self.monitor, monitored)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, Metric
 
 from edgewise._utils.digits import saved
 from edgewise.app.train.task import Task
@@ -53,6 +53,18 @@ class SplitMetrics(nn.ModuleDict):
             for name, values in self.task.per_example_metrics(outputs, target).items():
                 self._examples.setdefault(name, []).append(values.double().cpu())
         return loss, count
+
+    def add_states(self, other: SplitMetrics) -> None:
+        """Add the batches of other metrics of the same task."""
+        for metric, added in zip(self.modules(), other.modules(), strict=True):
+            if not isinstance(metric, Metric):
+                continue
+            # Metric.merge_state refuses metrics that compute a batch alone in another way.
+            reductions: dict[str, Any] = metric._reductions
+            for name, reduce in reductions.items():
+                mine, more = getattr(metric, name), getattr(added, name)
+                both = mine + more if isinstance(mine, list) else reduce(torch.stack([mine, more]))
+                setattr(metric, name, both)
 
     def finish(self) -> dict[str, float]:
         """Return the values of all metrics by name, and reset the metrics. The metrics of each

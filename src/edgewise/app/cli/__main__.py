@@ -1,7 +1,0 @@
-"""Entry point of ``python -m edgewise.app.cli``, which is the command ``edgewise``."""
-
-import sys
-
-from edgewise.app.cli import main
-
-sys.exit(main())
