@@ -25,11 +25,11 @@ HEADS = ["bert", "roberta", "gpt", "llama", "bp_transformer", "universal", "tran
 HEADS += ["transformer_encoder", "vit", "swin", "mae", "captioner", "forecaster"]
 HEADS += ["graph_transformer", "graph_bert", "graphormer", "molecule_transformer"]
 HEADS += ["multi_graph_transformer", "tree_transformer", "san", "light_conv", "dynamic_conv"]
-HEADS += ["relational_transformer", "gps", "exphormer"]
+HEADS += ["esa", "token_gt", "relational_transformer", "gps", "exphormer"]
 """Processes divide all layers of MultiHeadAttention; in the last two, nothing else."""
 NETWORKS = ["longformer", "bigbird", "reformer", "adaptive_span", "linformer", "performer"]
 NETWORKS += ["transformer_xl", "compressive", "magna", "edge_transformer", "link_predictor"]
-NETWORKS += ["laplacian_transformer"]
+NETWORKS += ["laplacian_transformer", "typed_transformer", "gated_gcn", "grit"]
 """They have attention modules of their own; processes divide the feed-forward networks alone."""
 
 

@@ -68,13 +68,11 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
 def _of_degrees(graph: Graph) -> Tensor:
     if isinstance(graph, Partition) or graph.whole is None:
         return _of_ends(graph, graph.in_degree().double())
-    source, target = graph.edge_index
-    is_loop = source == target
-    sampled = (
-        torch.zeros_like(graph.whole.degree).double().index_add(0, target, (~is_loop).double())
-    )
-    factor = (graph.whole.degree - graph.whole.loops) / sampled.clamp(min=1)
-    return _of_ends(graph, graph.whole.degree.double()) * factor[target].masked_fill(is_loop, 1)
+    degree, target = graph.whole.degree.double(), graph.target
+    is_loop = graph.source == target
+    sampled = torch.zeros_like(degree).index_add(0, target, (~is_loop).double())
+    factor = (degree - graph.whole.loops) / sampled.clamp(min=1)
+    return _of_ends(graph, degree) * factor[target].masked_fill(is_loop, 1)
 
 
 def _of_ends(graph: Graph, degree: Tensor) -> Tensor:

@@ -141,10 +141,7 @@ def fit(
     processes_of_batch = max(trainer.sharded, 1)
     if world_size > 1:
         _split_among_processes(loaders, rank // processes_of_batch, trainer.replicas)
-    batches = len(loaders["train"])
-    if not hasattr(loaders["train"], "share"):  # Lightning splits other loaders.
-        batches = math.ceil(batches / trainer.replicas)
-    steps_per_epoch = math.ceil(batches / trainer.accumulate_grad_batches)
+    steps_per_epoch = _steps_per_epoch(loaders["train"], trainer)
     trainer = trainer.with_min_steps(steps_per_epoch)
     steps = trainer.epochs * steps_per_epoch
     folder.make()
@@ -251,6 +248,13 @@ def evaluate_with_examples(
 def _require_lightning() -> None:
     for package in ("lightning", "torchmetrics", "safetensors", "rich"):
         require(package, extra="train", purpose="training")
+
+
+def _steps_per_epoch(loader: Any, trainer: TrainerSettings) -> int:
+    batches = len(loader)
+    if not hasattr(loader, "share"):  # Lightning splits other loaders.
+        batches = math.ceil(batches / trainer.replicas)
+    return math.ceil(batches / trainer.accumulate_grad_batches)
 
 
 def _split_among_processes(loaders: Loaders, rank: int, world_size: int) -> None:
