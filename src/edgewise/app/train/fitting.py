@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger
     from matplotlib.figure import Figure
 
+    from edgewise.app.train.lightning_module import TrainingModule
+
 Loaders = Mapping[str, Any]
 PRECISIONS: dict[Precision, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 
@@ -124,7 +126,6 @@ def fit(
         ResumableCheckpoint,
         callbacks_of,
     )
-    from edgewise.app.train.lightning_module import TrainingModule
 
     folder.refuse_overwriting()
     trainer.check(task.metrics(), model)
@@ -145,9 +146,7 @@ def fit(
     trainer = trainer.with_min_steps(steps_per_epoch)
     steps = trainer.epochs * steps_per_epoch
     folder.make()
-    # Divided weights stay divided, so the whole model is another.
-    trained = deepcopy(model) if trainer.sharded else model
-    module = TrainingModule(trained.train(), task, optimizer, schedule, steps=steps)
+    module = _training_module(model.train(), trainer, task, optimizer, schedule, steps)
     history = History(trainer)
     has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
     with interruptible() as request, _running():
@@ -248,6 +247,18 @@ def evaluate_with_examples(
 def _require_lightning() -> None:
     for package in ("lightning", "torchmetrics", "safetensors", "rich"):
         require(package, extra="train", purpose="training")
+
+
+def _training_module(model: nn.Module, trainer: TrainerSettings, *settings: Any) -> TrainingModule:
+    """Return the module that trains the model, or a copy whose weights processes divide."""
+    if trainer.sharded:
+        from edgewise.app.train.sharding import ShardedTrainingModule
+
+        # Divided weights stay divided, so the whole model is another.
+        return ShardedTrainingModule(deepcopy(model), *settings)
+    from edgewise.app.train.lightning_module import TrainingModule
+
+    return TrainingModule(model, *settings)
 
 
 def _steps_per_epoch(loader: Any, trainer: TrainerSettings) -> int:

@@ -66,8 +66,7 @@ class TrainingModule(lightning.LightningModule):
         self.settings, self.schedule, self.steps = optimizer, schedule or ConstantSchedule(), steps
         self.measured: dict[str, float] = {}
         self.carried: dict[str, Cache] = {}
-        self.checked = self.is_sharded = False
-        self.has_unreported_steps = False
+        self.checked = self.has_unreported_steps = False
         self.train_metrics, self.val_metrics, self.test_metrics = (
             SplitMetrics(task, keep_examples=split == "test") for split in ("train", "val", "test")
         )
@@ -78,20 +77,13 @@ class TrainingModule(lightning.LightningModule):
                 metric.persistent(True)
         self.generation_metrics = nn.ModuleDict(task.generation_metrics())
 
-    def configure_model(self) -> None:
-        if self.device_mesh is not None and not self.is_sharded:
-            from edgewise.layers.parallel import shard
-
-            shard(self.model, self.device_mesh)
-            self.is_sharded = True
-
     def copy_weights(self) -> dict[str, Tensor]:
-        """Return a copy of the weights of the model; all of them, if processes divide them."""
-        if self.is_sharded:
-            from edgewise.app.train.sharding import whole_state
-
-            return whole_state(self.model)
+        """Return a copy of the weights of the model."""
         return deepcopy(self.model.state_dict())
+
+    def clip_gradient_norm(self, most: float) -> None:
+        """Scale the gradients, in place, to a norm of at most ``most``."""
+        nn.utils.clip_grad_norm_(self.parameters(), most)
 
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
         return self.model(*inputs, **keywords)
@@ -212,12 +204,8 @@ class TrainingModule(lightning.LightningModule):
         # scaled gradients. bfloat16 does not.
         if gradient_clip_val and gradient_clip_algorithm == "value":
             nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
-        elif gradient_clip_val and self.is_sharded:
-            from edgewise.layers.parallel import clip_gradients
-
-            clip_gradients(self.model, gradient_clip_val)
         elif gradient_clip_val:
-            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+            self.clip_gradient_norm(gradient_clip_val)
 
     def configure_optimizers(self) -> Any:
         if self.settings is None:
