@@ -697,7 +697,7 @@ def test_every_kind_of_own_data_has_a_command_that_there_is() -> None:
         elif arguments.command == "predict":
             assert arguments.folder.name in trained
     kinds = "molecules texts tags pairs writing images sounds nodes gat-enzymes links interactions"
-    assert trained == {*kinds.split(), "series", "tables"}
+    assert trained == {*kinds.split(), "series", "tables", "triples"}
 
 
 def check_fields(arguments: argparse.Namespace) -> None:

@@ -206,8 +206,8 @@ def test_every_layer_that_takes_a_graph_is_listed() -> None:
         and issubclass(thing, nn.Module)
         and "graph" in inspect.signature(thing.forward).parameters
     ]
-    # TypedLinear needs a typed graph, which tests/models/test_typed.py checks.
-    assert sorted(takes) == sorted({*LAYERS, "RecurrentBackbone", "TypedLinear"})
+    # TypedLinear and TypedInput need a typed graph, which tests/models/test_typed.py checks.
+    assert sorted(takes) == sorted({*LAYERS, "RecurrentBackbone", "TypedInput", "TypedLinear"})
 
 
 def test_other_sequences() -> None:

@@ -9,8 +9,8 @@ from edgewise import graphs
 from edgewise.models import NODE_MODELS
 
 REACH = {
-    **{name: {"depth": 3} for name in ("gnn", "gcn", "graphsage", "gin", "graph_transformer")},
-    **{name: {"depth": 3} for name in ("rgcn", "hgt", "typed_transformer")},
+    **{name: {"depth": 3} for name in ("gnn", "gcn", "gcnii", "graphsage", "gin")},
+    **{name: {"depth": 3} for name in ("graph_transformer", "rgcn", "hgt", "typed_transformer")},
     "gat": {},
     "gatv2": {},
     "monet": {},

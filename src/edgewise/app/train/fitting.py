@@ -252,7 +252,7 @@ def _require_lightning() -> None:
 def _training_module(model: nn.Module, trainer: TrainerSettings, *settings: Any) -> TrainingModule:
     """Return the module that trains the model, or a copy whose weights processes divide."""
     if trainer.sharded:
-        from edgewise.app.train.sharding import ShardedTrainingModule
+        from edgewise.app.train.sharded_module import ShardedTrainingModule
 
         # Divided weights stay divided, so the whole model is another.
         return ShardedTrainingModule(deepcopy(model), *settings)

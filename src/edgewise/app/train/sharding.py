@@ -11,8 +11,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy, ParallelStrategy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from edgewise.app.train.lightning_module import TrainingModule
-from edgewise.layers.parallel import clip_gradients, divided, gathered, row_orders, shard
+from edgewise.layers.parallel import divided, gathered, row_orders
 
 
 class ShardedStrategy(ModelParallelStrategy):
@@ -69,25 +68,6 @@ class ShardedStrategy(ModelParallelStrategy):
         orders = row_orders(self.model)
         by_id = {id(x): orders.get(name) for name, x in self.model.named_parameters()}
         return [by_id[id(x)] for x in _parameters(optimizer)]
-
-
-class ShardedTrainingModule(TrainingModule):
-    """A :class:`TrainingModule` whose model :class:`ShardedStrategy` divides among processes."""
-
-    is_sharded = False
-
-    def configure_model(self) -> None:
-        if not self.is_sharded:
-            assert self.device_mesh is not None
-            shard(self.model, self.device_mesh)
-            self.is_sharded = True
-
-    def copy_weights(self) -> dict[str, Tensor]:
-        """Return a copy of all weights of the model, on each process."""
-        return whole_state(self.model)
-
-    def clip_gradient_norm(self, most: float) -> None:
-        clip_gradients(self.model, most)
 
 
 def whole_state(model: nn.Module | None) -> dict[str, Tensor]:

@@ -66,8 +66,19 @@ def tenths(count: int) -> tuple[Tensor, list[str]]:
     return tenth, labels
 
 
-def silenced(recording: Recording, tenths: Tensor) -> Recording:
-    """Return a recording with zeros in some tenths of a second, a mask ``[T]``."""
+def with_background(recording: Recording, tenths: Tensor) -> Recording:
+    """Return a recording with the quietest other tenth of a second in place of some tenths, a mask
+    ``[T]``; with zeros in place of all.
+    """
     samples, rate = recording
     tenth = (10 * torch.arange(len(samples)) // rate).clamp(max=len(tenths) - 1)
-    return Recording(samples.masked_fill(tenths[tenth], 0.0), rate)
+    if tenths.all():
+        return Recording(torch.zeros_like(samples), rate)
+    power, count = (
+        samples.new_zeros(len(tenths)).index_add(0, tenth, x)
+        for x in (samples.square(), torch.ones_like(samples))
+    )
+    quietest = (power / count).masked_fill(tenths, math.inf).argmin()
+    background = samples[tenth == quietest]
+    repeated = background.repeat(-(-len(samples) // len(background)))[: len(samples)]
+    return Recording(torch.where(tenths[tenth], repeated, samples), rate)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.app.kinds.sounds.data import SoundData
-from edgewise.app.kinds.sounds.features import silenced, tenths
+from edgewise.app.kinds.sounds.features import tenths, with_background
 from edgewise.app.kinds.sounds.files import read_recording
 from edgewise.app.kinds.sounds.predict import SoundClasses
 from edgewise.app.predict.cases import class_case, model_call
@@ -21,7 +21,8 @@ from edgewise.explain.attribution import Case
 def sound_class(predictor: SoundClasses, value: Any, _: int) -> Iterator[Case]:
     """Yield the tenths of a second of a recording as reasons for its class.
 
-    A removed tenth is silent. Without its tokens, the graph would have a gap instead.
+    A removed tenth gets the sound of the quietest one: zeros would be a sound that no recording
+    has, and without its tokens the graph would have a gap.
     """
     tokens, data = predictor.prepare(value), predictor.recipe.data
     assert isinstance(data, SoundData)
@@ -31,10 +32,10 @@ def sound_class(predictor: SoundClasses, value: Any, _: int) -> Iterator[Case]:
     def scores(removed: Tensor | None = None, _: None = None) -> Tensor:
         if removed is None:
             return model_call(predictor, tokens)[1]
-        rest = silenced(recording, removed)
+        rest = with_background(recording, removed)
         return model_call(predictor, data.to_tokens(rest, predictor.preprocessing.values))[1]
 
     with torch.no_grad():
         out = scores()
     case = class_case(predictor, out, scores, member, labels)
-    yield replace(case, score_without=case.score, replacement="silence")
+    yield replace(case, score_without=case.score, replacement="the quietest tenth of a second")
