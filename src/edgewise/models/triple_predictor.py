@@ -107,13 +107,15 @@ class TriplePredictor(nn.Module):
         graph: Pattern,
         *,
         positives: Tensor | None = None,
+        states: Tensor | None = None,
     ) -> Tensor:
         """Return scores ``[B, M]`` of M entities as answers to B questions ``[2, B]``.
 
         With ``positives`` ``[B]``, the right answers, the scores are ``[B, 1 + M]``: those of the
-        right answers come first, and are -∞ among the others.
+        right answers come first, and are -∞ among the others. ``states`` ``[N, width]`` are the
+        results of ``embed(graph)``, if there are several calls with the same graph and weights.
         """
-        z, place = self._states_of(graph, questions[0], entities, positives)
+        z, place = self._states_of(graph, states, questions[0], entities, positives)
         question = self.ask(z, torch.stack([place(questions[0]), questions[1]]))
         scores = question @ z.index_select(0, place(entities)).t()
         if positives is None:
@@ -123,9 +125,11 @@ class TriplePredictor(nn.Module):
         return torch.cat([first.to(scores.dtype), scores], dim=1)
 
     def _states_of(
-        self, graph: Pattern, *nodes: Tensor | None
+        self, graph: Pattern, states: Tensor | None, *nodes: Tensor | None
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return states of at least ``nodes``, and a function from nodes to their rows."""
+        if states is not None:
+            return states, lambda nodes: nodes
         if self.encoder is None or not isinstance(graph, TypedGraph):
             return self.embed(graph), lambda nodes: nodes
         asked = torch.cat([part for part in nodes if part is not None]).unique()

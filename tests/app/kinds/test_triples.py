@@ -22,6 +22,7 @@ from edgewise.app.kinds.triples.data import both_questions, triple_graph
 from edgewise.app.kinds.triples.metrics import FilteredHits, FilteredMRR, ranks
 from edgewise.app.runs import baselines, train, with_values
 from edgewise.app.train import Batch
+from edgewise.models import triple_predictor
 from tests.app.train.test_resume import assert_same, break_at, ctrl_c
 from tests.errors import case, refused
 from tests.places import needs
@@ -210,6 +211,26 @@ def test_batches_ask_for_triples_that_pass_no_messages(path: Path) -> None:
     everything = TripleFiles(path=str(path), negatives=0).load().train.make(torch.arange(3))
     assert len(everything.inputs[1]) == splits.model_arguments["num_nodes"]
     assert everything.target.shape == (6, 1)
+
+
+def test_an_evaluation_computes_the_states_once(path: Path, monkeypatch: Any) -> None:
+    splits = TripleFiles(path=str(path)).load()
+    model = triple_predictor(**splits.model_arguments, width=8).eval()
+    calls: list[object] = []
+    embed = model.embed
+    monkeypatch.setattr(model, "embed", lambda *args: calls.append(args) or embed(*args))
+    loader = splits.val.loader(batch_size=5, seed=None)
+    expected = [model(*batch.inputs) for batch in loader]
+    assert len(expected) > 2
+    for _ in range(2):  # Two evaluations, with other weights in the second.
+        calls.clear()
+        with torch.no_grad():
+            torch.testing.assert_close([batch.outputs(model) for batch in loader], expected)
+        assert len(calls) == 1
+        with torch.no_grad():
+            model.embedding.weight.mul_(2)
+        expected = [model(*batch.inputs) for batch in loader]
+    assert next(iter(loader)).outputs(model).requires_grad
 
 
 def test_rules_find_reversed_relations() -> None:

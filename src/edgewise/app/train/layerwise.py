@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from edgewise.app.train.batches import Batch
+from edgewise.app.train.evaluation import Evaluation, EvaluationBatch, EvaluationLoader
 from edgewise.app.train.neighbours import NeighbourSampler, neighbour_draw
 from edgewise.app.train.splits import Loader, Split
 from edgewise.app.train.target_scaling import TargetScaling
@@ -164,36 +165,22 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype, folder: Path | None) -> T
         return torch.from_numpy(np.memmap(file, numpy_dtype, "w+", shape=shape))
 
 
-class Evaluation:
-    """One evaluation of a split, whose batches share the hidden features of the model."""
-
-    def __init__(self, outputs_of: Callable[[nn.Module], LayerwiseOutputs]) -> None:
-        self._outputs_of = outputs_of
-        self._outputs: LayerwiseOutputs | None = None
-
-    def __call__(self, model: nn.Module, nodes: Tensor) -> Tensor:
-        """Return the outputs of a model for nodes of the split."""
-        if self._outputs is None or self._outputs.model is not model:
-            self._outputs = self._outputs_of(model)
-        return self._outputs(nodes)
-
-
 @dataclass(frozen=True, kw_only=True)
-class LayerwiseBatch(Batch):
+class LayerwiseBatch(EvaluationBatch):
     """Batch of nodes whose outputs are computed layer by layer.
 
     Attributes:
         nodes: the nodes, in the order of ``target``.
-        evaluation: function that returns the outputs of a model for nodes.
+        evaluation: function that returns the :class:`LayerwiseOutputs` of a model.
         neighbourhood: function that returns a batch of these nodes with features and edges.
     """
 
     nodes: Tensor
-    evaluation: Evaluation
+    evaluation: Evaluation[LayerwiseOutputs]
     neighbourhood: Callable[[], Batch]
 
     def outputs(self, model: nn.Module) -> Tensor:
-        return self.evaluation(model, self.nodes)
+        return self.evaluation(model)(self.nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,28 +216,13 @@ class LayerwiseSplit(Split):
         )
 
     def loader(self, batch_size: int, seed: int | None) -> Loader:  # noqa: ARG002
-        return _LayerwiseLoader(self, batch_size)
-
-
-class _LayerwiseLoader(Loader):
-    """Loader of all batches of a :class:`LayerwiseSplit`; each iteration is one evaluation."""
-
-    def __init__(self, split: LayerwiseSplit, size: int) -> None:
-        self._outputs_of = split.outputs_of
-
         def make(index: Tensor) -> Batch:
             return LayerwiseBatch(
                 (),
-                split.target[index],
-                nodes=split.nodes[index],
-                evaluation=Evaluation(split.outputs_of),
-                neighbourhood=partial(split.make, index),
+                self.target[index],
+                nodes=self.nodes[index],
+                evaluation=Evaluation(self.outputs_of),
+                neighbourhood=partial(self.make, index),
             )
 
-        super().__init__(make, split.count, size)
-
-    def __iter__(self) -> Iterator[Batch]:
-        evaluation = Evaluation(self._outputs_of)
-        for batch in super().__iter__():
-            assert isinstance(batch, LayerwiseBatch)
-            yield replace(batch, evaluation=evaluation)
+        return EvaluationLoader(make, self.count, batch_size)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from edgewise._utils.arguments import check_given, check_range, check_shares
 from edgewise._utils.errors import ArgumentError, counted
@@ -24,10 +24,12 @@ from edgewise.app.files.edges import EdgeTable, Ids, read_relations
 from edgewise.app.files.files import find_files, naming
 from edgewise.app.files.frames import FrameSource, Source, open_source, take_frames
 from edgewise.app.train.batches import Batch
+from edgewise.app.train.evaluation import Evaluation, EvaluationBatch, EvaluationSplit
 from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.app.train.sampled import SampledSplit
 from edgewise.app.train.splits import Data, Split, Splits
 from edgewise.graphs import TypedGraph
+from edgewise.models.triple_predictor import TriplePredictor
 
 ADDRESS = (
     "https://github.com/villmow/datasets_knowledge_embedding/raw/"
@@ -188,16 +190,33 @@ class Answers:
         return rows
 
 
+@dataclass(frozen=True, kw_only=True)
+class RankingBatch(EvaluationBatch):
+    """Batch of questions; the states of the nodes are computed once per evaluation."""
+
+    def outputs(self, model: nn.Module) -> Tensor:
+        if model.training or torch.is_grad_enabled() or not isinstance(model, TriplePredictor):
+            return super().outputs(model)
+        outputs: Tensor = model(*self.inputs, states=self.evaluation(model))
+        return outputs
+
+
 def _ranking(graph: TypedGraph, answers: Answers, relations: int, triples: Tensor) -> Split:
     """Return a split that ranks all entities for both questions of some triples."""
     questions = both_questions(triples, relations)
     everything = torch.arange(answers.entities)
 
+    def states(model: nn.Module) -> Tensor:
+        assert isinstance(model, TriplePredictor)
+        return model.embed(graph.to(model.relation.device))
+
     def make(index: Tensor) -> Batch:
         asked = questions[:, index]
-        return Batch((asked[:2], everything, graph), answers.rows(asked[:2], asked[2]))
+        inputs = asked[:2], everything, graph
+        target = answers.rows(asked[:2], asked[2])
+        return RankingBatch(inputs, target, evaluation=Evaluation(states))
 
-    return Split(questions.shape[1], make)
+    return EvaluationSplit(questions.shape[1], make)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,13 @@ def ranks(outputs: Tensor, target: Tensor) -> Tensor:
     Targets ``[B, K]`` are columns of scores, padded with -1: first that of the right answer, then
     those of answers that do not count.
     """
+    outputs = outputs.detach()
     right = outputs.gather(1, target[:, :1])
     known, is_known = outputs.gather(1, target.clamp(min=0)), target >= 0
+    # The sum of float32 is faster than that of bool by 2.5 times, and exact to 2^24 entities.
+    result = torch.empty_like(outputs, dtype=torch.float)
     above, below = (
-        compare(outputs, right).sum(1) - (compare(known, right) & is_known).sum(1)
+        compare(outputs, right, out=result).sum(1) - (compare(known, right) & is_known).sum(1)
         for compare in (torch.gt, torch.lt)
     )
     rivals = outputs.shape[1] - is_known.sum(1)
