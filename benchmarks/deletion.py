@@ -92,7 +92,7 @@ def effects(predictor: Any, value: Any) -> Iterator[tuple[Case, Effects]]:
     if isinstance(predictor, Forecasts):
         yield from _of_steps(predictor, value, explained)
         return
-    (case,) = explained
+    (case,) = islice(explained, 1)  # Of several properties, the first.
     examples: dict[str, dict[int, Any]]
     if isinstance(predictor, MoleculeProperties):
         rest = molecules_without(str(predictor.show(value)))

@@ -8,8 +8,8 @@ window, blocks and hashes of published checkpoints, but few layers and random we
 runs in a process of its own; the two kinds alternate. Time is processor time, because other load
 on the machine hardly changes it; memory is the peak that a step adds to weights and optimizer
 state. Ratios are the original's divided by Edgewise's: above 1, Edgewise is better. The
-last column is the ratio that free attention would have: the same step with the sum of query, key
-and value in place of attention.
+columns "if free" are the ratios that attention without cost would have: the same step with the sum
+of query, key and value in its place.
 """
 
 from __future__ import annotations
@@ -226,11 +226,11 @@ def main() -> None:
             best[side] = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
             seconds, peak = best[side]["seconds"], best[side]["peak"] / 2**20
             cells.append(f"{seconds:8.2f} s {peak:6.0f} MiB")
-        if len(best) == len(SIDES):
-            ours, original, free = (best[side] for side in SIDES)
-            for key in ("seconds", "peak"):
-                ratios = (original[key] / side[key] for side in (ours, free))
-                cells.append("".join(f"{ratio:8.2f}x" for ratio in ratios))
+        for key in ("seconds", "peak"):
+            for side in ("edgewise", "free"):
+                known = side in best and "original" in best
+                ratio = f"{best['original'][key] / best[side][key]:.2f}x" if known else ""
+                cells.append(f"{ratio:>9}")
         print(f"{name:<12}" + "".join(cells), flush=True)
 
 

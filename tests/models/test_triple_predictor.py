@@ -86,3 +86,16 @@ def test_wrong_choices_are_refused() -> None:
         triple_predictor(NODES, decoder="dismult")
     with refused("width", expected="an even number", got="7", remedy="add 1"):
         triple_predictor(NODES, width=7, decoder="complex")
+
+
+def test_what_is_out_of_range_is_refused() -> None:
+    model, some = triple_predictor(NODES, relations=RELATIONS, width=4), torch.arange(2)
+    with refused("graph", expected="7 nodes", got="4 nodes", remedy="build the model"):
+        model(QUESTIONS[:, :1], some, graphs.window(1).bind(4))
+    for row, name, limit in ((0, "nodes", NODES), (1, "relations", RELATIONS)):
+        questions = QUESTIONS.clone()
+        questions[row, 0] = limit
+        with refused(
+            "questions", expected=f"{name} from 0 to {limit - 1}", got=f"to {limit}", remedy=name
+        ):
+            model(questions, some, a_graph())

@@ -23,7 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_choice, check_even
-from edgewise.graphs import Pattern, TypedGraph
+from edgewise._utils.errors import ArgumentError, counted
+from edgewise._utils.torch_internals import has_values
+from edgewise.graphs import Graph, Pattern, TypedGraph
 from edgewise.layers import Dropout
 from edgewise.layers.projections import table_of
 from edgewise.models.arguments import model_factory
@@ -115,6 +117,7 @@ class TriplePredictor(nn.Module):
         right answers come first, and are -∞ among the others. ``states`` ``[N, width]`` are the
         results of ``embed(graph)``, if there are several calls with the same graph and weights.
         """
+        self._check(questions, graph)
         z, place = self._states_of(graph, states, questions[0], entities, positives)
         question = self.ask(z, torch.stack([place(questions[0]), questions[1]]))
         scores = question @ z.index_select(0, place(entities)).t()
@@ -123,6 +126,27 @@ class TriplePredictor(nn.Module):
         first = (question * z.index_select(0, place(positives))).sum(-1, keepdim=True)
         scores = scores.masked_fill(entities == positives[:, None], -torch.inf)
         return torch.cat([first.to(scores.dtype), scores], dim=1)
+
+    def _check(self, questions: Tensor, graph: Pattern) -> None:
+        if isinstance(graph, Graph) and graph.num_targets != self.num_nodes:
+            raise ArgumentError(
+                "graph",
+                expected=counted(self.num_nodes, "node"),
+                got=counted(graph.num_targets, "node"),
+                remedy="build the model with the number of nodes of the graph",
+            )
+        limits = {"nodes": self.num_nodes, "relations": len(self.relation)}
+        for row, (name, limit) in zip(questions, limits.items(), strict=True):
+            if not has_values(row) or not row.numel():
+                continue
+            least, most = int(row.min()), int(row.max())
+            if least < 0 or most >= limit:
+                raise ArgumentError(
+                    "questions",
+                    expected=f"{name} from 0 to {limit - 1}",
+                    got=f"{least} to {most}",
+                    remedy=f"build the model with more {name}",
+                )
 
     def _states_of(
         self, graph: Pattern, states: Tensor | None, *nodes: Tensor | None
@@ -170,8 +194,8 @@ def neighbourhood(graph: TypedGraph, ends: Tensor, hops: int) -> tuple[Tensor, T
     """Return the sorted nodes that reach ``ends`` in some steps, and the graph of the edges on
     these paths, whose nodes are numbered in this order.
     """
-    is_reached = torch.zeros(graph.num_targets, dtype=torch.bool).index_fill_(0, ends, True)
-    is_used = torch.zeros(graph.num_edges, dtype=torch.bool)
+    is_reached = ends.new_zeros(graph.num_targets, dtype=torch.bool).index_fill_(0, ends, True)
+    is_used = ends.new_zeros(graph.num_edges, dtype=torch.bool)
     for _ in range(hops):
         is_used = is_reached[graph.target]
         is_reached[graph.source[is_used]] = True

@@ -18,7 +18,7 @@ from edgewise._utils.errors import MissingDataError
 from edgewise.app.cli import main
 from edgewise.app.kinds import find
 from edgewise.app.kinds.sounds import Sounds, SpokenDigits
-from edgewise.app.kinds.sounds.features import tokens_of
+from edgewise.app.kinds.sounds.features import tenths, tokens_of, with_background
 from edgewise.app.kinds.sounds.files import Recording, read_recording, resampled
 from edgewise.app.runs import baselines, train, with_values
 from tests.errors import case, refused
@@ -259,6 +259,22 @@ def test_predictions_do_not_depend_on_the_loudness(run_folder: Path, tmp_path: P
         assert first["probability"] == pytest.approx(second["probability"], abs=0.02)
     fast = save(tmp_path / "fast.wav", beep(1500, 1, rate=22050), 22050)
     assert run.predict([fast], top=2)[0]["top"][0]["label"] == "high"
+
+
+@pytest.mark.parametrize("rate", [8000, 11_025, 22_050])
+@pytest.mark.parametrize("seconds", [0.05, 0.23, 1.0])
+def test_a_tenth_gets_the_sound_of_the_quietest_whole_tenth(rate: int, seconds: float) -> None:
+    samples = torch.from_numpy(np.random.default_rng(0).standard_normal(round(rate * seconds)))
+    recording = Recording(samples.float(), rate)
+    tenth, labels = tenths(len(tokens_of(recording, 12)))
+    assert len(labels) == int(tenth.max()) + 1
+    for removed in torch.eye(len(labels), dtype=torch.bool):
+        background, _ = with_background(recording, removed)
+        assert background.isfinite().all()
+        assert len(background) == len(samples)
+        changed = (background != recording.samples).double().mean()
+        assert changed <= 0.11 / seconds
+        assert (changed > 0) == (len(labels) > 1) or background.eq(0).all()
 
 
 def test_commands_read_files_folders_and_tables(

@@ -155,6 +155,8 @@ def test_files_of_all_splits(path: Path) -> None:
     path.with_name("val.csv").write_text("a,r,b\n")
     with refused("val.csv", expected="no triple of the files", got="1 triple", remedy="remove"):
         TripleFiles(**files).load()
+    with refused("test.csv", expected="no triple of the files", got="1 triple", remedy="remove"):
+        TripleFiles(**{**files, "val_path": "test.csv"}).load()
     with refused("data.val_path, data.test_path", expected="both", got="val", remedy="both"):
         TripleFiles(path="train.csv", val_path="val.csv")
 
@@ -242,6 +244,16 @@ def test_rules_find_reversed_relations() -> None:
     assert int(score.argmax()) == 1
     # The pairs of "reversed lives in" are (5, 0) and (6, 1), of which one is "has inhabitant".
     assert score[0, 1] == pytest.approx(1 / 3)
+
+
+def test_more_triples_order_entities_of_equal_confidence() -> None:
+    # A pair of "likes" is one of "knows" in half of the cases; 5 is known more often than 4.
+    triples = torch.tensor([[0, 0, 1, 1, 2, 3], [0, 0, 0, 1, 1, 1], [4, 5, 5, 5, 5, 4]])
+    graph = triple_graph(triples, 6, ("likes", "knows"))
+    question = torch.tensor([[0], [1]])
+    score = rules(graph)(Batch((question, torch.arange(6), graph), torch.tensor([[5]])))[0]
+    assert score[5] > score[4]
+    assert score[5] == pytest.approx(score[4].item(), abs=1e-5)
 
 
 @pytest.fixture(scope="module")

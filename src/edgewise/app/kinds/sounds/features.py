@@ -17,6 +17,7 @@ STACK = 2
 """Number of frames in a token."""
 TOKEN = STACK * HOP
 """Distance between two tokens in seconds."""
+TOKENS_PER_TENTH = round(0.1 / TOKEN)
 FLOOR = 1e-4  # Added to the power, relative to the mean power, so that silence is finite.
 BLOCK = 4096  # Number of frames transformed at once, to limit memory.
 
@@ -61,7 +62,7 @@ def times(count: int) -> list[str]:
 
 def tenths(count: int) -> tuple[Tensor, list[str]]:
     """Return the tenth of a second of each token, ``[count]``, and the names of the tenths."""
-    tenth = torch.arange(count) // round(0.1 / TOKEN)
+    tenth = torch.arange(count) // TOKENS_PER_TENTH
     labels = [f"{i / 10:.1f}-{(i + 1) / 10:.1f} s" for i in range(int(tenth[-1]) + 1)]
     return tenth, labels
 
@@ -71,14 +72,17 @@ def with_background(recording: Recording, tenths: Tensor) -> Recording:
     ``[T]``; with zeros in place of all.
     """
     samples, rate = recording
-    tenth = (10 * torch.arange(len(samples)) // rate).clamp(max=len(tenths) - 1)
+    length = TOKENS_PER_TENTH * STACK * round(HOP * rate)
+    tenth = (torch.arange(len(samples)) // length).clamp(max=len(tenths) - 1)
     if tenths.all():
         return Recording(torch.zeros_like(samples), rate)
     power, count = (
         samples.new_zeros(len(tenths)).index_add(0, tenth, x)
         for x in (samples.square(), torch.ones_like(samples))
     )
-    quietest = (power / count).masked_fill(tenths, math.inf).argmin()
+    # A short last tenth, repeated, could be another sound.
+    is_candidate = ~tenths & (count >= min(length, int(count[~tenths].max())))
+    quietest = (power / count).masked_fill(~is_candidate, math.inf).argmin()
     background = samples[tenth == quietest]
     repeated = background.repeat(-(-len(samples) // len(background)))[: len(samples)]
     return Recording(torch.where(tenths[tenth], repeated, samples), rate)

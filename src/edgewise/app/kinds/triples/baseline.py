@@ -35,7 +35,8 @@ RATES, DROPOUTS = (0.003, 0.01), (0.1, 0.3)
 """Settings of DistMult and ComplEx."""
 QUICK = 2_000
 """Maximum number of training triples with which ``edgewise train`` fits DistMult and ComplEx."""
-POPULARITY = 1e-6  # Below the difference of two confidences, so that it only orders equal ones.
+MOST_POPULAR = 1e-6
+"""Score of the entity with most triples: it orders entities of equal confidence."""
 
 
 def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
@@ -62,15 +63,16 @@ def rules(graph: TypedGraph) -> Score:
     confidence = both / (both.diagonal()[:, None] + 1)
     popularity = torch.zeros(relations, entities)
     popularity.index_put_((body, tail), torch.ones(len(tail)), accumulate=True)
+    popularity *= MOST_POPULAR / popularity.max().clamp(min=1)
     first = torch.searchsorted(pair, torch.arange(entities + 1) * entities)
 
     def score(batch: Batch) -> Tensor:
         questions, candidates, _ = batch.inputs
-        scores = POPULARITY * popularity[questions[1]]
+        scores = torch.zeros(questions.shape[1], entities)
         for row, (node, relation) in enumerate(questions.T.tolist()):
             edges = slice(first[node], first[node + 1])
             scores[row].scatter_reduce_(0, tail[edges], confidence[body[edges], relation], "amax")
-        return scores[:, candidates]
+        return (scores + popularity[questions[1]])[:, candidates]
 
     return score
 

@@ -7,7 +7,7 @@ Translating embeddings for modeling multi-relational data, 2013 (filtered rankin
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -223,8 +223,8 @@ def _ranking(graph: TypedGraph, answers: Answers, relations: int, triples: Tenso
 class TripleFiles(Triples):
     """Triples of a table with three columns, of lines ``head relation tail``, or of N-Triples.
 
-    Without files for validation and test, a random sample of the triples is held out. An entity or
-    relation is never only in held-out triples. Repeated triples count once.
+    Without files for validation and test, a random sample of the triples is held out, but no triple
+    that is the only one of an entity or relation. Repeated triples count once.
 
     Attributes:
         path: the file, or a data frame.
@@ -273,8 +273,8 @@ class TripleFiles(Triples):
     def read(self) -> TripleSplit:
         check_given("data.path", self.path, "a file of triples")
         paths = [open_source(path) for path in (self.path, self.val_path, self.test_path) if path]
-        tables = {
-            path: read_relations(
+        tables = [
+            read_relations(
                 path,
                 header=self.header,
                 names=self.names,
@@ -283,8 +283,8 @@ class TripleFiles(Triples):
                 tail=self.tail,
             )
             for path in paths
-        }
-        split = merged(tables)
+        ]
+        split = merged(paths, tables)
         return split if self.val_path else self._sampled(split)
 
     def _sampled(self, split: TripleSplit) -> TripleSplit:
@@ -313,7 +313,7 @@ class TripleFiles(Triples):
         )
 
 
-def merged(tables: Mapping[Path | FrameSource, EdgeTable]) -> TripleSplit:
+def merged(paths: Sequence[Path | FrameSource], tables: Sequence[EdgeTable]) -> TripleSplit:
     """Return the distinct triples of the files of each split, with shared numbers; without files
     of validation and test triples, these are empty.
 
@@ -321,13 +321,13 @@ def merged(tables: Mapping[Path | FrameSource, EdgeTable]) -> TripleSplit:
         ArgumentError: a relation of a later file is not in the training file, or a triple is in two
             files.
     """
-    relations = next(iter(tables.values())).relations
-    names = dict.fromkeys(chain.from_iterable(table.ids for table in tables.values()))
+    relations = tables[0].relations
+    names = dict.fromkeys(chain.from_iterable(table.ids for table in tables))
     entities = {name: number for number, name in enumerate(names)}
     relation_number = {name: number for number, name in enumerate(relations)}
     splits: list[Tensor] = []
     seen = torch.empty(0, dtype=torch.long)
-    for path, table in tables.items():
+    for path, table in zip(paths, tables, strict=True):
         unknown = [name for name in table.relations if name not in relation_number]
         if unknown:
             raise ArgumentError(
@@ -355,7 +355,7 @@ def merged(tables: Mapping[Path | FrameSource, EdgeTable]) -> TripleSplit:
         splits.append(torch.stack([rest % len(entities), rest // len(entities), tail]))
     nothing = torch.empty(3, 0, dtype=torch.long)
     train, val, test = splits if len(splits) > 1 else (splits[0], nothing, nothing)
-    return TripleSplit(train, val, test, entities, relations, tuple(tables))
+    return TripleSplit(train, val, test, entities, relations, tuple(paths))
 
 
 @dataclass(frozen=True)
@@ -376,4 +376,4 @@ class WN18RR(Triples):
         names = ("train.txt", "valid.txt", "test.txt")
         raw = find_files("WN18RR", {name: f"{ADDRESS}/{name}" for name in names})
         paths = [raw / name for name in names]
-        return merged({path: read_relations(path, header=False, names=True) for path in paths})
+        return merged(paths, [read_relations(path, header=False, names=True) for path in paths])

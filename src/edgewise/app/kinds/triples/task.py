@@ -25,9 +25,9 @@ class TriplePrediction(Task):
 
     .. math:: L = -\log \frac{e^{s(h, r, t)}}{\sum_{t'} e^{s(h, r, t')}}
 
-    The sum is over the right answer t and the entities that are ranked with it, without other right
-    answers. Targets ``[B, K]`` are columns of scores ``[B, M]``, padded with -1: first that of the
-    right answer, then those of answers that do not count.
+    The sum is over the right answer t and the entities that are ranked with it; in validation and
+    test without other right answers. Targets ``[B, K]`` are columns of scores ``[B, M]``, padded
+    with -1: first that of the right answer, then those of answers that do not count.
 
     Example:
         >>> import torch
