@@ -209,9 +209,8 @@ def main() -> None:
         print(json.dumps(measure(options.models[0], options.side, options)))
         return
     print(f"{options.tokens} tokens, {options.layers} layers, {options.threads} threads")
-    print(
-        f"{'model':<12}" + "".join(f"{side:>20}" for side in SIDES) + "   time, free   memory, free"
-    )
+    header = "".join(f"{side:>20}" for side in SIDES)
+    print(f"{'model':<12}{header}{'time':>9}{'if free':>9}{'memory':>9}{'if free':>9}")
     for name in options.models or MODELS:
         results: dict[str, list[dict[str, float] | None]] = {side: [] for side in SIDES}
         for _ in range(options.rounds):

@@ -205,7 +205,7 @@ def test_a_run_behind_the_baseline_says_what_to_do(tmp_path: Path) -> None:
     assert "test/roc_auc 0.5000 is WORSE than TF-IDF with logistic regression" in said
     assert "`edgewise train texts --data." in said
     assert f" --data.path {given.data.path} " in said
-    assert "--from FOLDER --optimizer.lr 5e-5 --trainer.epochs 3`" in said
+    assert "--from FOLDER`" in said
     assert json.loads((tmp_path / "baseline.json").read_text())["metric"] == "roc_auc"
 
 
