@@ -190,7 +190,8 @@ def triples(folder: Path) -> Path:
     """Train a predictor of triples of people and their towns."""
     rows = [f"p{i},lives in,t{i % 4}\np{i},knows,p{(i + 4) % 24}" for i in range(24)]
     (folder / "mine.csv").write_text("\n".join(["head,relation,tail", *rows]))
-    return of_recipe("triples", folder, data__path=str(folder / "mine.csv"))
+    path = str(folder / "mine.csv")
+    return of_recipe("triples", folder, data__path=path, model__encoder="hgt")
 
 
 def interactions(folder: Path) -> Path:

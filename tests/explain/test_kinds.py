@@ -254,7 +254,8 @@ def test_reasons_are_parts_of_the_input(
     for one in found:
         assert 1 <= len(one.reasons) <= 2
         for reason in one.reasons:
-            parts = {reason.part} if reason.part in NAMES[kind] else set(reason.part.split("-"))
+            part = re.sub(r" \([a-z ,]+\)$", "", reason.part)  # Without relations.
+            parts = {part} if part in NAMES[kind] else set(part.split("-"))
             assert parts <= NAMES[kind]
             assert reason.contribution != 0
 

@@ -132,10 +132,7 @@ def reasons_of(case: Case, scores: Contributions) -> list[Reason]:
         }
         own_nodes = [] if case.own is None or not case.by_edge else case.own.tolist()
         reasons += [
-            Reason(
-                case.labels[member] + "".join(_relation(case, member, node) for node in own_nodes),
-                value,
-            )
+            Reason(case.labels[member] + _relation(case, member, *own_nodes), value)
             for member, value in members.items()
         ]
         for ends, value in edges if case.by_edge else ():
@@ -148,7 +145,8 @@ def reasons_of(case: Case, scores: Contributions) -> list[Reason]:
     return sorted(reasons, key=lambda reason: -abs(reason.contribution))
 
 
-def _relation(case: Case, first: int, second: int) -> str:
-    """Return the name of the edges between two members in parentheses, "" without a name."""
-    name = case.edge_names.get((min(first, second), max(first, second)))
-    return "" if name is None else f" ({name})"
+def _relation(case: Case, member: int, *others: int) -> str:
+    """Return the names of the edges between a member and others in parentheses, "" without any."""
+    ends = [(min(member, other), max(member, other)) for other in others]
+    names = dict.fromkeys(case.edge_names[pair] for pair in ends if pair in case.edge_names)
+    return f" ({', '.join(names)})" if names else ""
