@@ -22,8 +22,10 @@ from tests.layers.test_sparse import sparse
 
 UNWEIGHTED = ["gnn", "graphsage", "gin", "graph_gin", "graph_gnn", "link_predictor", "rgcn"]
 """Models of sums and means, whose weights are equal."""
-UNRECORDED = [*UNWEIGHTED, "graph_network", "tree_lstm", "performer", "rnn", "lstm", "gru"]
-"""Models without weights of edges; Performer's attention never computes them."""
+UNRECORDED = [*UNWEIGHTED, "graph_network", "gated_gcn", "tree_lstm", "performer"]
+UNRECORDED += ["rnn", "lstm", "gru"]
+"""Models without weights of edges, or with one for each feature (GatedGCN); Performer's attention
+never computes them."""
 
 
 def test_sums_and_means_have_equal_weights() -> None:
