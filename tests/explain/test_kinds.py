@@ -198,6 +198,8 @@ def test_a_removed_tenth_of_a_second_is_silent(run_of: RunOf, tmp_path: Path) ->
     wavfile.write(tmp_path / "silent.wav", 8000, tone.numpy())
     (silent,) = cases(run.predictor, tmp_path / "silent.wav")
     assert silent.answer == case.answer
+    shown = explain.explanation(run, tmp_path / "silent.wav")
+    assert shown.details["input"] == "silent.wav", "a page does not name the folders of a file"
     torch.testing.assert_close(found[1:2], case.score() - silent.score(), atol=1e-2, rtol=1e-2)
 
 
