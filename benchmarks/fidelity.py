@@ -11,10 +11,10 @@ many parts at random.
 The table of docs/howto/explain.md has runs of these recipes, with ``--cases`` as stated there:
 
 * gat-cora, gcn-cora, digits, gin-esol; attentive-esol and gat-enzymes ``--trainer.epochs 40``
-* sst2 ``--trainer.epochs 2 --data.train 12000``
+* sst2 ``--trainer.epochs 2``
 * sage-facebook ``--trainer.epochs 3``; spoken-digits ``--trainer.epochs 6``
 * tag-ewt ``--trainer.epochs 1``, measured with ``--per-input 1``
-* series ``--data.name co2``, measured with ``--per-input 2``
+* series ``--data.name co2 --trainer.epochs 15``, measured with ``--per-input 2``
 * pairs ``--data.path dates.tsv --data.kind words --model.width 64 --model.depth 1 --model.ffn_dim
   128 --trainer.epochs 15 --optimizer.lr 0.003``, measured with ``--per-input 1``; the file has
   lines such as "3 May 2020<tab>2020 - 05 - 03" for each day from 2019 to 2023

@@ -4,7 +4,7 @@ RUNS is a folder with the runs of these commands (10 minutes on one core); `date
 such as "3 May 2020<tab>2020 - 05 - 03", with the header "source<tab>target", for each day from 2019
 to 2023::
 
-    edgewise train sst2 --trainer.epochs 2 --data.train 12000
+    edgewise train sst2 --trainer.epochs 2
     edgewise train attentive-esol --trainer.epochs 40
     edgewise train digits
     edgewise train gat-cora

@@ -205,6 +205,8 @@ def test_a_removed_tenth_of_a_second_has_the_sound_of_the_quietest(
     wavfile.write(tmp_path / "without.wav", 8000, tone.numpy())
     (without,) = cases(run.predictor, tmp_path / "without.wav")
     assert without.answer == case.answer
+    shown = explain.explanation(run, tmp_path / "without.wav")
+    assert shown.details["input"] == "without.wav", "a page does not name the folders of a file"
     torch.testing.assert_close(found[1:2], case.score() - without.score(), atol=1e-2, rtol=1e-2)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -495,6 +496,19 @@ def test_chosen_heads_are_in_full() -> None:
     assert len(page) < len(html_page(sentence()))
     with pytest.raises(ArgumentError, match=r"recorded layers and heads: layers.0 \[0, 1\]"):
         html_page(sentence(), heads=[("layers.1", 2)])
+
+
+def test_a_page_says_that_a_sum_is_not_attention() -> None:
+    graph = graphs.complete().bind(3)
+    records = {
+        reduce: LayerRecord("sum", graph, torch.full((9, 1), weight), [0], kind="aggregation")
+        for reduce, weight in (("sum", 1.0), ("mean", 1 / 3))
+    }
+    for reduce, record in records.items():
+        page = page_module._Page(explanation([record], ["a", "b", "c"], "graph"), None)
+        page.data()
+        assert page.layers[0].entropy == pytest.approx([math.log(3)], rel=1e-5)
+        assert any("a sum, not attention" in note for note in page.notes) == (reduce == "sum")
 
 
 def test_the_bundle_is_made_of_the_sources() -> None:

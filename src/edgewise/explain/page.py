@@ -280,6 +280,10 @@ class _Page:
                     f"{record.name}: {group.count:,} of {graph.num_edges:,} edges were recorded."
                 )
             sorted_weights = weights.numpy()[group.order]
+            if record.kind == "aggregation" and missing == 0:
+                sums = _sums_of_targets(group, sorted_weights)
+                if not np.allclose(sums, 1.0, atol=1e-3):
+                    self._note("The weights of a target do not sum to 1: a sum, not attention.")
             heads = [int(head) for head in record.heads]
             number = recorded.number(record)
             layers.append(_Layer(record.name, number, sorted_weights, heads, group_of_key[key]))
@@ -649,10 +653,22 @@ def _strongest(target: NDArray[Any], weights: NDArray[Any], most: int) -> NDArra
 
 
 def _entropy(group: _Edges, weights: NDArray[np.float32]) -> list[float]:
-    """Return the entropy of the weights of each head in nats, averaged over targets."""
+    """Return the entropy of the weights of each head in nats, averaged over targets.
+
+    The weights of a target are divided by their sum, which is not 1 in a sum over neighbours.
+    """
+    if not len(weights):
+        return [0.0] * weights.shape[-1]
     positive = np.maximum(weights, 1e-30)
-    present = max(len(np.unique(group.target)), 1)
-    return [float(value) for value in -(positive * np.log(positive)).sum(0) / present]
+    sums = _sums_of_targets(group, positive)
+    entropy = np.log(sums) - _sums_of_targets(group, positive * np.log(positive)) / sums
+    return [float(value) for value in entropy.mean(0)]
+
+
+def _sums_of_targets(group: _Edges, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the sums ``[T, H]`` of edge values over the sources of each target with a source."""
+    starts = np.flatnonzero(np.diff(group.target, prepend=-1))
+    return np.add.reduceat(values, starts) if len(starts) else values
 
 
 def _is_banded(offset: int, count: int) -> bool:

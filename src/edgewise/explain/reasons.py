@@ -98,10 +98,10 @@ def attribution(
     meaning = f"decrease of the {score} without the part"
     if scores.method == "removed" and case.replacement:
         meaning = f"decrease of the {score} with {case.replacement} instead of the part"
+    elif scores.method in ("attention", "rollout"):
+        meaning = f"{scores.method} of the part, as a fraction of all weights"
     elif scores.method not in ("removed", "left_out"):
-        meaning = f"{scores.method.replace('_', ' ')} of the part"
-        if scores.method in ("attention", "rollout"):
-            meaning += ", as a fraction of all weights"
+        meaning = f"contribution of the part to the {score}, by {scores.method.replace('_', ' ')}"
     reasons = reasons_of(case, scores)[:top]
     return Attribution(
         value, case.answer, reasons, scores.method, meaning, parts, case=case, scores=scores

@@ -114,7 +114,8 @@ class Run:
                 raise
             # The page has the attention alone, and says why.
             explained.details["no_reasons"] = f"expected {error.expected}; got {error.got}"
-        explained.details["input"] = self.predictor.show(value)
+        text = value.name if isinstance(value, Path) else self.predictor.show(value)
+        explained.details["input"] = text
         explained.details["fidelity"] = explainer.fidelities_for(self.predictor)
         return explained
 

@@ -236,7 +236,7 @@ export function showReasons(data) {
   function places() {
     const { labels, own, members } = answer();
     const [middle, centre] = [state.width / 2, tallness() / 2 - 10];
-    const [reach, rise] = [middle - 50, centre - 35];
+    const [reach, rise] = [middle - (state.width < NARROW ? 50 : 72), centre - 35]; // for labels beside nodes
     if (!own.length && data.points?.x.length >= labels.length)
       return members.map((node) => [middle + reach * (2 * data.points.x[node] - 1), centre + rise * (1 - 2 * data.points.y[node])]);
     const hop = labels.map((_, index) => (own.includes(index) ? 0 : 2));
