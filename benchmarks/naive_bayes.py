@@ -10,6 +10,7 @@ import json
 import time
 from pathlib import Path
 
+from edgewise._utils.errors import ArgumentError
 from edgewise.app.kinds import find
 from edgewise.app.train.baseline import batches_of
 from edgewise.app.train.text.naive_bayes import NaiveBayes
@@ -20,7 +21,15 @@ def measure(name: str) -> dict[str, float]:
     begin = time.process_time()
     splits = find(name).data.load()
     values = splits.preprocessing.items()
-    counts = {key.removeprefix("naive_bayes."): x for key, x in values if "naive_bayes" in key}
+    prefix = "naive_bayes."
+    counts = {key.removeprefix(prefix): x for key, x in values if key.startswith(prefix)}
+    if not counts:
+        raise ArgumentError(
+            "recipe",
+            expected="a recipe whose data have naive_bayes",
+            got=name,
+            remedy="choose for example sst2",
+        )
     model, correct = NaiveBayes(**counts), 0
     for batch in batches_of(splits.test):
         correct += int((model(*batch.inputs).argmax(1) == batch.target).sum())

@@ -39,7 +39,7 @@ from edgewise.app.kinds.texts import SST2, TextTable
 from edgewise.app.runs import baselines, train, with_values
 from edgewise.app.runs.baseline_results import best_of
 from edgewise.app.runs.seeds import mean_and_std
-from edgewise.app.train import Recipe
+from edgewise.app.train import LinearSchedule, Recipe
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 """Values of C, the inverse penalty of logistic regression."""
@@ -106,15 +106,18 @@ def trainer(recipe: Recipe, folder: Path) -> float:
         TrainingArguments,
     )
 
+    assert isinstance(recipe.data, TextTable)
+    assert isinstance(recipe.schedule, LinearSchedule)
     tokenizer = AutoTokenizer.from_pretrained(recipe.start)
+    cut = {"truncation": True, "max_length": recipe.data.max_length}
     data = {
         name: [
-            {**tokenizer(text, truncation=True, max_length=256), "labels": label}
+            {**tokenizer(text, **cut), "labels": label}
             for text, label in zip(texts, labels, strict=True)
         ]
         for name, (texts, labels) in raw_texts(recipe).items()
     }
-    batch_size, optimizer = recipe.data.batch_size, recipe.optimizer  # type: ignore[attr-defined]
+    batch_size, optimizer = recipe.data.batch_size, recipe.optimizer
     steps = -(-len(data["train"]) // batch_size)
     epochs = recipe.trainer.with_min_steps(steps).epochs
     loop = Trainer(
@@ -128,7 +131,7 @@ def trainer(recipe: Recipe, folder: Path) -> float:
             weight_decay=optimizer.weight_decay,
             max_grad_norm=recipe.trainer.clip_norm,
             lr_scheduler_type="linear",
-            warmup_steps=round(0.1 * steps * epochs),
+            warmup_steps=round(recipe.schedule.warmup * steps * epochs),
             eval_strategy="epoch",
             save_strategy="epoch",
             save_total_limit=1,

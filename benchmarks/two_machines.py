@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,9 +72,20 @@ def train_on_machines(out: Path, options: list[str]) -> None:
         node = ["--node-rank", str(rank), "--master-addr", MACHINES["edgewise-a"]]
         command = ["ip", "netns", "exec", name, *TORCHRUN, *node, "--master-port", "29500", *words]
         processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
-    codes = [process.wait() for process in processes]
+    wait_for(processes)
+
+
+def wait_for(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Wait until all processes have ended. If one fails, end the others, which wait for it."""
+    try:
+        while None in (codes := [process.poll() for process in processes]) and not any(codes):
+            time.sleep(0.1)
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()
     if any(codes):
-        raise SystemExit(f"exit codes of the machines: {codes}")
+        raise SystemExit(f"exit codes of the machines: {codes} (None: ended by this script)")
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import runpy
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from itertools import islice
@@ -20,12 +21,14 @@ from benchmarks import (
     few_labels,
     few_molecules,
     long_texts,
+    naive_bayes,
     pages,
     paired,
     pretrained_texts,
     pruning,
     sparse_attention,
     tiles,
+    two_machines,
 )
 from benchmarks.cpu.problems import PROBLEMS, Problem, build
 from edgewise import explain
@@ -34,6 +37,7 @@ from edgewise.app.kinds import find
 from edgewise.app.kinds.texts import TextTable
 from edgewise.app.runs import pretrained, train_folds, with_values
 from edgewise.app.train import RunFolder
+from tests.errors import refused
 from tests.explain import small_runs
 from tests.places import needs
 
@@ -287,6 +291,19 @@ def test_pre_trained_texts_are_measured_once(
     monkeypatch.setattr(pretrained_texts, "measure", lambda *_: pytest.fail("measured again"))
     pretrained_texts.main()
     assert row in capsys.readouterr().out
+
+
+def test_a_machine_that_fails_ends_the_other() -> None:
+    sleep, fail = ("import time; time.sleep(60)", "raise SystemExit(3)")
+    processes = [subprocess.Popen([sys.executable, "-c", code]) for code in (sleep, fail)]
+    with pytest.raises(SystemExit, match=r"\[None, 3\]"):
+        two_machines.wait_for(processes)
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_naive_bayes_of_a_recipe_without_it() -> None:
+    with refused("recipe", expected="naive_bayes", got="digits", remedy="sst2"):
+        naive_bayes.measure("digits")
 
 
 def test_the_paired_test_is_that_of_scipy() -> None:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 import edgewise as ew
-from edgewise import distributed, models
+from edgewise import distributed, graphs, models
 from tests.distributed.cases import random_edges, sizes_of
 from tests.distributed.processes import Processes
 from tests.errors import refused
@@ -40,6 +40,9 @@ def test_aggregate(two: Processes, reduce: str) -> None:
     assert max(two.results(sums, reduce)) < 1e-13
 
 
+NETWORKS = ["gcn", "gcnii", "grand", "gat", "gatv2", "graphsage", "gin", "gnn"]
+
+
 def network(name: str, dtype: torch.dtype) -> float:
     """Largest difference of output and gradients of the weights from those of one process."""
     torch.manual_seed(0)
@@ -62,7 +65,7 @@ def network(name: str, dtype: torch.dtype) -> float:
     return max(float(error.abs().max()) for error in errors if error.numel())
 
 
-@pytest.mark.parametrize("name", ["gcn", "gat", "gatv2", "graphsage", "gin", "gnn"])
+@pytest.mark.parametrize("name", NETWORKS)
 def test_graph_networks(two: Processes, name: str) -> None:
     assert max(two.results(network, name, torch.double)) < 1e-12
 
@@ -90,3 +93,42 @@ def of_another_size() -> None:
 
 def test_all_processes_raise_the_same_error(two: Processes) -> None:
     two.results(of_another_size)
+
+
+def not_tensors_on_the_second() -> None:
+    divided, second = distributed.partition(graphs.window(1), 3), dist.get_rank() == 1
+    x, per_head = torch.randn(3, 4), torch.randn(3, 1, 4)
+    floats = "floats"
+    with refused("value", expected=floats, got="list, on process 1", remedy="unflatten"):
+        ew.aggregate([1, 2] if second else x[:, None], divided)  # type: ignore[arg-type]
+    with refused("weight", expected="a tensor of floats", got="list, on process 1", remedy="as_te"):
+        weight: Any = [1.0] if second else torch.ones(divided.num_edges)
+        ew.aggregate(x, divided, weight=weight)
+    with refused("query", expected=floats, got="list, on process 1", remedy="unflatten"):
+        ew.attend([1] if second else per_head, per_head, per_head, divided)  # type: ignore[arg-type]
+    for gather in (divided.gather_source, divided.gather_target):
+        with refused("x", expected="3 nodes", got="2, on process 1", remedy="nodes"):
+            gather(x[:2] if second else x)
+        with refused("x", expected="features of nodes", got="on process 1", remedy="x[:, None]"):
+            gather(x[:, 0] if second else x)
+        with refused("dtype", expected="the same", got="torch.float64 on process 1", remedy="call"):
+            gather(x.double() if second else x)
+
+
+def test_arguments_are_checked_before_processes_wait(two: Processes) -> None:
+    two.results(not_tensors_on_the_second)
+
+
+def remedies() -> None:
+    halo = distributed.partition(graphs.window(1), 3)
+    for name in ("gps", "gated_gcn", "magna"):
+        model = models.MODELS[name](4, 2).eval()
+        with refused("graph", expected="a graph", got="process", remedy="such as gcn, gat, gcnii"):
+            model(torch.randn(3, 4), halo)
+    ring = distributed.partition(graphs.window(1), 3, by="ring")
+    with refused("graph", expected="a graph", got="process", remedy='use by="halo"'):
+        models.gcn(4, 2)(torch.randn(3, 4), ring)
+
+
+def test_a_model_that_is_not_divided_has_a_remedy_that_helps(two: Processes) -> None:
+    two.results(remedies)

@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 
 from edgewise import Additive, ArgumentError, Graph, distributed, graphs
+from edgewise._utils.errors import EdgewiseError
+from edgewise.app.train import process
 from edgewise.distributed.exchange import all_to_all, communicating, sendable
 from tests.distributed.processes import Processes
 from tests.errors import refused
@@ -229,6 +231,26 @@ def test_a_process_that_does_not_answer_ends_the_others(two: Processes) -> None:
     error, _ = two.run(answer_late)
     assert isinstance(error, distributed.ProcessError)
     assert "does not answer" in str(error)
+
+
+def fail_on_the_second(error: type[BaseException]) -> None:
+    rank = dist.get_rank()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDGEWISE_TRACEBACK", "1")
+        patch.setattr(process, "rank_and_world_size", lambda: (rank, 2))
+        if rank:
+            with pytest.raises(error), process.agreed():
+                raise error("only here")
+        else:
+            with pytest.raises(EdgewiseError, match="process 1 of 2 has failed"), process.agreed():
+                pass
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_unexpected_error_of_one_process_ends_all(
+    two: Processes, error: type[BaseException]
+) -> None:
+    two.results(fail_on_the_second, error)
 
 
 def send_from_the_cpu_in_a_group_of_gpus() -> None:

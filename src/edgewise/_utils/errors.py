@@ -242,10 +242,17 @@ def in_one_line(error: Exception) -> str:
 
     If the environment variable EDGEWISE_TRACEBACK is set, unexpected errors are raised instead.
     """
+    if os.environ.get("EDGEWISE_TRACEBACK") and not isinstance(error, EdgewiseError):
+        raise error
+    return message_of(error)
+
+
+def message_of(error: BaseException) -> str:
+    """Return the one-line message of an error, with a remedy unless it was interrupted."""
     if isinstance(error, EdgewiseError):
         return printable_line(error)
-    if os.environ.get("EDGEWISE_TRACEBACK"):
-        raise error
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
     if isinstance(error, OSError):
         return (
             f"{printable_line(shortened(str(error)))}. Remedy: free disk space, fix the "

@@ -134,12 +134,12 @@ def check_agreement(
     facts: Mapping[str, Any],
     error: ArgumentError | None,
     group: dist.ProcessGroup,
-    device: torch.device,
 ) -> None:
     """Raise the same ArgumentError on all processes if one has an error, or a fact differs."""
     # Two numbers are compared in each call; the facts are sent only if the numbers differ.
     checksum = zlib.crc32(repr(list(facts.values())).encode())
-    local = torch.tensor([error is not None, checksum], dtype=torch.long, device=device)
+    # Not on the device of the arguments, which may be no tensors on one of the processes.
+    local = sendable(torch.tensor([error is not None, checksum], dtype=torch.long), group)
     gathered = [torch.empty_like(local) for _ in range(dist.get_world_size(group))]
     with communicating():
         dist.all_gather(gathered, local, group=group)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from edgewise._utils.arguments import check_choice
+from edgewise._utils.arguments import check_choice, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import Reduce, aggregate, attend, check_nodes
 from edgewise.attention.checks import checked_term
@@ -34,6 +34,11 @@ class HaloPartition(TargetPartition):
     The exchange lists are made once. Memory and traffic grow with the number of distinct sources,
     not with the number of edges.
     """
+
+    _sized_remedy = (
+        "choose a model that consists of sums and attention over a graph, such as gcn, gat, gcnii "
+        "or gin, or call this one with the whole graph on one process"
+    )
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -98,7 +103,8 @@ class HaloPartition(TargetPartition):
             check_nodes(value=value)
             self._check_count("value", value.shape[-3], self.sources)
             if weight is not None:
-                weight = weight[:, None] if weight.dim() == 1 else weight
+                is_plain = isinstance(weight, Tensor) and weight.dim() == 1
+                weight = weight[:, None] if is_plain else weight
                 weight = self._local_options({"gain": weight})["gain"]
                 like = value.new_empty(()).expand(*value.shape[:-3], 1, *value.shape[-2:])
                 checked_term("weight", weight, self.num_edges, like)
@@ -106,7 +112,7 @@ class HaloPartition(TargetPartition):
             error = invalid
         facts = {"reduce": reduce, "requires_grad of weight": bool(trainable(weight))}
         facts |= {} if error else node_facts(value=value)
-        check_agreement(facts, error, self.group, value.device)
+        check_agreement(facts, error, self.group)
         (value,) = self._exchange(value)
         return aggregate(value, self._compact, weight=weight, reduce=reduce, engine=engine)
 
@@ -126,14 +132,35 @@ class HaloPartition(TargetPartition):
 
     def gather_source(self, x: Tensor) -> Tensor:
         """Return the source features of each edge of this process, ``[..., E, F]``, from those of
-        the sources of this process, ``[..., N, F]``.
+        the sources of this process, ``[..., N, F]``; all processes call it.
         """
+        self._check_features(x, self.sources)
         (rows,) = self._exchange(x.unsqueeze(-2))
         return self._compact.to(x.device).gather_source(rows.squeeze(-2))
 
     def gather_target(self, x: Tensor) -> Tensor:
-        """Return the target features of each edge of this process, from ``[..., N, F]``."""
+        """Return the target features of each edge of this process, from ``[..., N, F]``; all
+        processes call it.
+        """
+        self._check_features(x, self.targets)
         return self._compact.to(x.device).gather_target(x)
+
+    def _check_features(self, x: Tensor, rows: slice) -> None:
+        """Raise the same ArgumentError on all processes unless each passes its nodes' features."""
+        error, facts = None, dict[str, Any]()
+        try:
+            if not isinstance(x, Tensor) or x.dim() < 2:
+                raise ArgumentError(
+                    "x",
+                    expected="features of nodes [..., N, F]",
+                    got=describe(x),
+                    remedy="pass one row for each node; numbers of nodes as x[:, None]",
+                )
+            self._check_count("x", x.shape[-2], rows)
+            facts = node_facts(x=x.unsqueeze(-2))
+        except ArgumentError as invalid:
+            error = invalid
+        check_agreement(facts, error, self.group)
 
     def derived(self, function: Callable[[Any], Any]) -> Any:
         """Return ``function(self)``, computed once."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import astuple, dataclass, fields
-from typing import Any, Unpack
+from typing import Any, NoReturn, Unpack
 
 import torch
 import torch.distributed as dist
@@ -109,6 +109,10 @@ class Partition(Pattern, ABC):
     """
 
     graph: Graph
+    _sized_remedy = (
+        'use by="halo", or a layer that only passes the graph to edgewise.attend, such as '
+        "layers.TransformerLayer"
+    )
 
     def __init__(
         self, target_sizes: Sequence[int], source_sizes: Sequence[int], group: dist.ProcessGroup
@@ -123,14 +127,24 @@ class Partition(Pattern, ABC):
         """Raise ArgumentError for an attribute of graphs; only attention is divided."""
         if name not in {*dir(Graph), *Graph.__annotations__} or name.startswith("_"):
             raise AttributeError(name)
+        self._refuse_undivided()
+
+    def _refuse_undivided(self) -> NoReturn:
         raise ArgumentError(
             "graph",
             expected="a graph on one process, as processes divide only attention and, by halo, "
             "edgewise.aggregate",
             got=repr(self),
-            remedy='use by="halo", or a layer that only passes the graph to edgewise.attend, such '
-            "as layers.TransformerLayer",
+            remedy=self._sized_remedy,
         )
+
+    def with_self_loops(self) -> Any:
+        """Raise ArgumentError, except by halo."""
+        self._refuse_undivided()
+
+    def without_self_loops(self) -> Any:
+        """Raise ArgumentError, except by halo."""
+        self._refuse_undivided()
 
     def bind(self, num_targets: int, num_sources: int | None = None) -> Any:
         """Return this partition; raise ArgumentError for other numbers of nodes."""
@@ -190,7 +204,7 @@ class Partition(Pattern, ABC):
         except ArgumentError as invalid:
             error = invalid
         facts = {} if error else _facts(query, key, value, local)
-        check_agreement(facts, error, self.group, query.device)
+        check_agreement(facts, error, self.group)
         out = self._attend(query, key, value, engine, local)
         return out.transpose(-3, -2) if layout == "HND" else out
 

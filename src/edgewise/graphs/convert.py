@@ -21,11 +21,12 @@ def check_sized(graph: Any, argument: str = "graph") -> Graph:
     """
     if isinstance(graph, Graph):
         return graph
+    pattern = check_graph(graph, argument)
     raise ArgumentError(
         argument,
         expected="a graph with a fixed number of nodes",
-        got=f"the pattern {check_graph(graph, argument)!r}",
-        remedy="call .bind(num_nodes) on the pattern",
+        got=f"the pattern {pattern!r}",
+        remedy=pattern._sized_remedy,
     )
 
 

@@ -60,6 +60,9 @@ class Pattern(ABC):
         19
     """
 
+    _sized_remedy = "call .bind(num_nodes) on the pattern"
+    """Remedy where a graph with a fixed number of nodes is expected."""
+
     def __init_subclass__(cls) -> None:
         """Let ``torch.load(weights_only=True)`` create this class if it belongs to this package."""
         super().__init_subclass__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import edgewise
+from edgewise._utils.errors import MissingDataError
 from edgewise.app.cli import main
 from edgewise.app.kinds import find
 from edgewise.app.runs import evaluate_run, from_record, to_record, train, with_values
@@ -138,12 +140,55 @@ def test_the_defaults_are_those_of_fine_tuning(tmp_path, capsys):
     options = ["--data.path", str(tmp_path / "mine.tsv"), "--trainer.accelerator", "cpu"]
     options += ["--trainer.min_steps", "3", "--trainer.epochs", "1", "--out", str(tmp_path / "run")]
     assert main(["train", "texts", "--from", str(start), *options]) == 0
-    out = capsys.readouterr().out
-    assert f"fine-tuning {start}: learning rate 5e-05, 1 epochs, at least 3 steps" in out
-    assert "dropout 0.15, word_dropout 0.0, naive_bayes False" in out
+    printed = capsys.readouterr()
+    note = (
+        f"edgewise: fine-tuning {start}: adamw with learning rate 5e-05 and weight decay 0.01, "
+        "linear schedule with warm-up over 10 % of the steps, 1 epoch, at least 3 steps, "
+        "gradient norm at most 1, dropout 0.15, graph complete(), pooling class, no word dropout, "
+        "no naive Bayes."
+    )
+    assert printed.err.count("fine-tuning") == printed.err.count(note) == 1
+    assert "fine-tuning" not in printed.out
     assert RunFolder(tmp_path / "run").read_metrics()["epochs"] == 2, "2 batches in an epoch"
     assert tuned.trainer.min_steps == 0, "a number of epochs is the user's own"
     assert with_values(scratch, {"from": str(start)}).trainer.min_steps > 0
+
+
+def test_a_refused_recipe_prints_no_settings(tmp_path, capsys):
+    start = saved(tmp_path / "theirs")
+    (tmp_path / "mine.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in ROWS))
+    options = ["--data.path", str(tmp_path / "mine.tsv"), "--optimizer.decay_only", "no_such_name"]
+    options += ["--out", str(tmp_path / "run")]
+    assert main(["train", "texts", "--from", str(start), *options]) != 0
+    assert "fine-tuning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "argument", "got"),
+    [
+        ({"hidden_dropout_prob": None}, "hidden_dropout_prob", "None"),
+        ({"hidden_dropout_prob": "x"}, "hidden_dropout_prob", "'x'"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob", "1.5"),
+        ({"classifier_dropout": []}, "classifier_dropout", "[]"),
+    ],
+)
+def test_a_dropout_that_is_no_probability_is_refused(tmp_path, values, argument, got):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "bert", **values}))
+    with refused(f"{path}: {argument}", expected="", got=got, remedy="such as 0.1"):
+        with_values(find("texts"), {"from": str(tmp_path)})
+
+
+def test_a_run_whose_folder_is_gone_is_not_resumed_with_other_settings(tmp_path):
+    start = tmp_path / "theirs"
+    start.mkdir()
+    (start / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    run = RunFolder(tmp_path / "run")
+    run.make()
+    run.write_json("recipe.json", to_record(labels(tmp_path, start)))
+    shutil.rmtree(start)
+    with pytest.raises(MissingDataError, match="no such folder, from which"):
+        train(labels(tmp_path, start), run.path, resume=True)
 
 
 @pytest.mark.parametrize(("pool", "loaded"), [("class", True), ("mean", False)])

@@ -110,6 +110,16 @@ def test_a_broken_run_goes_on_in_the_same_samples(name, friends, tastes, tmp_pat
     assert_same(tmp_path / "run", tmp_path / "unbroken")
 
 
+def test_a_step_that_the_data_limit_is_compared(friends, tmp_path, monkeypatch):
+    recipe = small("links", friends, **{"trainer.epochs": 1, "trainer.save_every": 0})
+    break_at(monkeypatch, 1, ctrl_c)
+    with pytest.raises(Interrupted):
+        train(recipe, tmp_path / "run")
+    divided = with_values(recipe, {"trainer.devices": 2, "data.batch_size": 25})
+    with refused("--resume", expected="examples in a step", got="as the data limit", remedy="give"):
+        train(divided, tmp_path / "run", resume=True)
+
+
 def small(name, data, **fields):
     recipe = replace(find(name), data=data)
     return with_values(recipe, {"trainer.accelerator": "cpu", "model.width": 16, **fields})

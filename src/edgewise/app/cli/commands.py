@@ -14,7 +14,6 @@ from edgewise.app.cli.output import Measured, comparison_table, metrics_table, s
 from edgewise.app.kinds import find
 from edgewise.app.runs.fine_tuning import with_architecture
 from edgewise.app.runs.hybrid import parts_note
-from edgewise.app.runs.pretrained import fine_tuning_note
 from edgewise.app.runs.train_recipe import train_on_splits
 from edgewise.app.train.baseline import NoBaselineError
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
@@ -26,8 +25,6 @@ def train(arguments: Namespace) -> int:
     """Run ``edgewise train``: train a recipe, and print its metrics beside a quick baseline."""
     out = arguments.out
     recipe, splits = _recipe(arguments, out), None
-    if note := fine_tuning_note(recipe):
-        say(note, flush=True)
     metrics: Mapping[str, Any]
     if arguments.folds:
         metrics = runs.train_folds(recipe, out, seeds=arguments.seeds, resume=arguments.resume)

@@ -110,8 +110,8 @@ class _NotePrinter(logging.Handler):
 
 @contextmanager
 def _printed_notes() -> Iterator[None]:
-    """Print the notes on how data are read, within the ``with`` block."""
-    log, printer = logging.getLogger("edgewise.app.files"), _NotePrinter()
+    """Print the notes on data and training, within the ``with`` block."""
+    log, printer = logging.getLogger("edgewise.app"), _NotePrinter()
     level = log.level
     log.addHandler(printer)
     log.setLevel(logging.INFO)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgewise._utils.errors import reading
+from edgewise._utils.arguments import check_range
+from edgewise._utils.errors import counted, reading
 from edgewise._utils.limits import read_json_object
 from edgewise.app.train.folder import RECIPE
+from edgewise.app.train.parsing import read_value
 from edgewise.app.train.recipe import OptimizerSettings, Recipe
-from edgewise.app.train.schedule import LinearSchedule
+from edgewise.app.train.schedule import SCHEDULES, LinearSchedule, Schedule
 from edgewise.app.train.text.text_data import TextData
 
 CONFIG = "config.json"
@@ -37,11 +40,14 @@ def with_fine_tuning(recipe: Recipe, start: str) -> Recipe:
     path = Path(start) / CONFIG
     with reading(path, expected="the configuration of a model as JSON"):
         config = read_json_object(path)
-    dropout = config.get("hidden_dropout_prob", 0.1)  # The default of BERT and RoBERTa.
-    head_dropout = config.get("classifier_dropout")
+    dropout = _probability(path, config, "hidden_dropout_prob")
+    if config.get("classifier_dropout") is None:  # The default of transformers.
+        head_dropout = dropout
+    else:
+        head_dropout = _probability(path, config, "classifier_dropout")
     # Without a graph in the recipe, the model has that of its pre-training.
     model = {name: value for name, value in recipe.model.keywords.items() if name != "graph"}
-    task = {"dropout": dropout if head_dropout is None else head_dropout, "pool": "class"}
+    task = {"dropout": head_dropout, "pool": "class"}
     return replace(
         recipe,
         model=partial(recipe.model.func, **{**model, "dropout": dropout}),
@@ -57,14 +63,49 @@ def fine_tuning_note(recipe: Recipe) -> str:
     """Return the settings with which a Hugging Face folder is fine-tuned; "" without a folder."""
     if not is_hugging_face(recipe.start):
         return ""
-    trainer, least = recipe.trainer, f", at least {recipe.trainer.min_steps} steps"
+    optimizer, trainer, data, model = (
+        recipe.optimizer,
+        recipe.trainer,
+        recipe.data,
+        recipe.model.keywords,
+    )
+    least = f", at least {counted(trainer.min_steps, 'step')}" if trainer.min_steps else ""
     words = [
-        f"learning rate {recipe.optimizer.lr:g}",
-        f"{trainer.epochs} epochs{least * bool(trainer.min_steps)}",
-        f"dropout {recipe.model.keywords.get('dropout', 0.1):g}",
-        *(f"{name} {getattr(recipe.data, name)}" for name in DATA if hasattr(recipe.data, name)),
+        f"{optimizer.name} with learning rate {optimizer.lr:g} and weight decay "
+        f"{optimizer.weight_decay:g}",
+        _schedule_words(recipe.schedule),
+        f"{counted(trainer.epochs, 'epoch')}{least}",
+        f"gradient norm at most {trainer.clip_norm:g}" if trainer.clip_norm else "no clipping",
+        f"dropout {model.get('dropout', 0.1):g}",
+        f"graph {model.get('graph', 'complete()')}",
     ]
+    if hasattr(recipe.task, "pool"):
+        words.append(f"pooling {recipe.task.pool}")
+    if hasattr(data, "word_dropout"):
+        words.append(
+            f"word dropout {data.word_dropout:g}" if data.word_dropout else "no word dropout"
+        )
+    if hasattr(data, "naive_bayes"):
+        words.append("naive Bayes" if data.naive_bayes else "no naive Bayes")
     return f"fine-tuning {recipe.start}: {', '.join(words)}"
+
+
+def _schedule_words(schedule: Schedule) -> str:
+    """Return a description such as "linear schedule with warm-up over 10 % of the steps"."""
+    names = {cls: name for name, cls in SCHEDULES.items()}
+    name = names.get(type(schedule), type(schedule).__name__)
+    warmup = getattr(schedule, "warmup", 0)
+    return f"{name} schedule" + (
+        f" with warm-up over {100 * warmup:.3g} % of the steps" if warmup else ""
+    )
+
+
+def _probability(path: Path, config: Mapping[str, Any], name: str) -> float:
+    """Return a dropout probability of a configuration, by default that of BERT and RoBERTa."""
+    remedy = "write a number, such as 0.1"
+    value: float = read_value(f"{path}: {name}", config.get(name, 0.1), float, remedy)
+    check_range(f"{path}: {name}", value, remedy, least=0, most=1)
+    return value
 
 
 def _with_fields(settings: Any, values: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from edgewise import __version__
@@ -164,6 +165,10 @@ def check_finished(folder: RunFolder, recipe: Recipe) -> None:
         )
 
 
+STEP = "step_size"
+"""Key of ``recipe.json``: number of examples in a training step of all processes."""
+
+
 DECIDES_NOTHING = ("trainer.save_every",)
 """Fields that do not affect the results of a run, so that they may change when it is resumed."""
 
@@ -196,11 +201,30 @@ def _step_size(fields: Mapping[str, Field]) -> int | None:
     return int(size * devices // same)
 
 
+def check_step(folder: RunFolder, step: int) -> None:
+    """Raise ArgumentError unless a step has as many examples as in the run that is resumed."""
+    recorded = folder.read_json(RECIPE).get(STEP, step)
+    if recorded != step:
+        raise ArgumentError(
+            "--resume",
+            expected=f"{recorded} examples in a step of all processes, as in the run in "
+            f"{folder.path}",
+            got=f"{step}, as the data limit the size of a batch",
+            remedy="give trainer.devices and data.batch_size of the run, or set data.batch_size "
+            "so that all batches of a step have this number of examples",
+        )
+
+
 def check_resumed(folder: RunFolder, recipe: Recipe, kind: str = "") -> None:
     """Check that a command resumes a run with its recipe and, unless empty, its ``kind``: "seed"
     with ``--seeds``, "fold" with ``--folds``, "one" without both.
     """
     differing = differences(load_recipe(folder), recipe)
+    if differing and recipe.start and not Path(recipe.start).exists():
+        raise MissingDataError(
+            f"{recipe.start}: no such folder, from which the run in {folder.path} was started. "
+            "Remedy: restore this folder until the run has finished."
+        )
     if differing:
         raise ArgumentError(
             "--resume",

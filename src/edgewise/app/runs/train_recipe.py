@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import socket
 import sys
@@ -19,8 +20,9 @@ from edgewise._utils.limits import built_within
 from edgewise.app.runs.fine_tuning import check_start, load_start
 from edgewise.app.runs.hugging_face import with_hf_model
 from edgewise.app.runs.hybrid import fit_scales, keep_parts
+from edgewise.app.runs.pretrained import fine_tuning_note
 from edgewise.app.runs.recipe_fields import model_fields
-from edgewise.app.runs.record import check_resumed, load_recipe, to_record
+from edgewise.app.runs.record import STEP, check_resumed, check_step, load_recipe, to_record
 from edgewise.app.runs.side_by_side import side_by_side
 from edgewise.app.runs.vocabulary import with_vocabulary, write_tokenizer
 from edgewise.app.train.fitting import fit
@@ -40,6 +42,9 @@ from edgewise.layers import GraphLayer, TextClassifier, shares_nodes
 
 if TYPE_CHECKING:
     import lightning.pytorch as lightning
+
+log = logging.getLogger("edgewise.app.runs")
+"""Logger of notes on how a run is trained, at level INFO. Commands print them."""
 
 SWITCHES = {"edge_width": "bonds", "descriptor_width": "descriptors"}
 """For each model argument that the data determine: the field of the data that enables it."""
@@ -102,6 +107,11 @@ def train_on_splits(
             folder.refuse_existing()
         model, splits = _prepare(recipe, folder)
         record = to_record(recipe)  # This raises an error if the run could not be resumed from it.
+        record[STEP] = _step_size(recipe, splits)
+        if resume:
+            check_step(folder, record[STEP])
+    if note := fine_tuning_note(recipe):
+        log.info(note)
         if isinstance(splits, TextSplits):
             record["vocabulary"] = vocabulary_hash(splits.tokenizer)
     with folder.claimed(RECIPE, record, resume=resume):
@@ -113,6 +123,12 @@ def train_on_splits(
             _train_in_processes(path, recipe.trainer.devices, title)
             return folder.read_metrics(), None
         return _fit(recipe, model, splits, folder, title), splits
+
+
+def _step_size(recipe: Recipe, splits: Splits) -> int:
+    """Return the number of examples in a training step; data may limit the size of a batch."""
+    loader, trainer = splits.loaders(recipe.seed)["train"], recipe.trainer
+    return min(loader.size * trainer.devices // trainer.tensor_parallel, loader.drawn)
 
 
 def prepare(recipe: Recipe) -> tuple[nn.Module, Splits]:

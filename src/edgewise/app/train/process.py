@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from edgewise._utils.errors import ArgumentError, EdgewiseError, in_one_line
+from edgewise._utils.errors import ArgumentError, EdgewiseError, message_of
 from edgewise.distributed.exchange import communicating
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def agreed() -> Iterator[None]:
     message = ""
     try:
         yield
-    except Exception as error:
-        message = in_one_line(error)
+    except BaseException as error:
+        message = message_of(error)
         raise
     finally:
         messages = all_gather({"message": message})
