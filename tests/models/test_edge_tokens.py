@@ -85,7 +85,24 @@ def test_esa_by_its_formula() -> None:
     torch.testing.assert_close(out, torch.stack(expected), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("blocks", ["MMS", "PM", "MPP", "MXP", ""])
+def test_the_line_graph_of_a_packed_batch_is_packed() -> None:
+    _, graph, _ = packed()
+    line = graphs.line_graph(graph)
+    assert line.segments is not None
+    owner = torch.arange(len(SIZES)).repeat_interleave(torch.tensor(SIZES))[graph.target]
+    assert all(torch.equal(sizes, owner.bincount(minlength=3)) for sizes in line.segments)
+    shuffled = graphs.Edges(graph.edge_index.flip(1), 11, 11, graph.segments)
+    assert graphs.line_graph(shuffled).segments is None
+
+
+def test_a_line_graph_that_does_not_fit_in_memory_is_refused() -> None:
+    spokes = torch.arange(1, 100_001)
+    hub = graphs.edges(torch.stack([spokes, torch.zeros_like(spokes)]), 100_001)
+    with refused("graph", expected="free memory", got="10,000,100,000 pairs", remedy="degree"):
+        graphs.line_graph(hub)
+
+
+@pytest.mark.parametrize("blocks", ["MMS", "PM", "MPP", "MXP", "", 3, None])
 def test_blocks_that_do_not_fit_are_refused(blocks: str) -> None:
     with refused("blocks", expected="one P", got=repr(blocks), remedy="MMSPS"):
         models.esa(WIDTH, 2, blocks=blocks)
@@ -125,9 +142,14 @@ def test_token_gt_by_its_formula() -> None:
     torch.testing.assert_close(out, torch.stack(expected), rtol=0, atol=1e-11)
 
 
-def test_signs_of_identifiers_are_random_in_training_and_alike_for_both_ends() -> None:
-    x, graph, _ = packed(5)
-    model = models.token_gt(WIDTH, 2, position_size=2, width=WIDTH, depth=1, heads=HEADS).double()
-    code = model.position.code(graph)
-    seen = {tuple(model.position(x, code)[-1, WIDTH:].tolist()) for _ in range(40)}
-    assert len(seen) == 4
+def test_signs_of_identifiers_are_random_for_each_graph_in_training() -> None:
+    torch.manual_seed(0)
+    ring = graphs.edges(torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]]), 3)
+    graph = graphs.batch([ring] * 16)
+    x = torch.randn(3, WIDTH).repeat(16, 1)
+    model = models.token_gt(WIDTH, 2, position_size=2, width=WIDTH, depth=1, heads=HEADS)
+    code = model.position.code(graphs.batch([ring])).repeat(16, 1)
+    outputs = model(x, graph, positions=code, batch=[3] * 16)
+    assert len(outputs.mul(1e4).round().unique(dim=0)) == 4  # two signs for two eigenvectors
+    outputs = model.eval()(x, graph, positions=code, batch=[3] * 16)
+    torch.testing.assert_close(outputs, outputs[:1].expand(16, -1))

@@ -409,3 +409,10 @@ def test_dropout_is_of_the_input_too() -> None:
     drawn = {str(model(x, graph).tolist()) for _ in range(5)}
     assert len(drawn) == 5
     torch.testing.assert_close(model.eval()(x, graph), model.embed(x))
+
+
+@pytest.mark.parametrize("name", ["esa", "exphormer", "grit", "polynormer", "token_gt"])
+def test_inputs_with_leading_dimensions_are_refused(name: str) -> None:
+    model = getattr(models, name)(WIDTH, 2)
+    with refused("x", expected="[N, F]", got="[2, 3, 8]", remedy="graphs.batch"):
+        model(torch.randn(2, 3, WIDTH), graphs.window(1))

@@ -72,6 +72,18 @@ def test_the_signed_root_has_a_gradient_everywhere() -> None:
     torch.testing.assert_close(x.grad, torch.tensor([0.25, 0.0, 1 / 6]))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_signed_root_has_a_gradient_in_half_precision(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, 1e-9, 1e-4, -4.0], dtype=dtype, requires_grad=True)
+    out = signed_root(x)
+    out.sum().backward()
+    assert out.dtype == dtype
+    assert out.tolist()[0] == x.grad.tolist()[0] == 0  # 1e-9 is also 0 in float16.
+    assert x.grad.isfinite().all()
+    expected = torch.tensor([50.0, 0.25], dtype=dtype)
+    torch.testing.assert_close(x.grad[2:], expected, rtol=0.01, atol=0)
+
+
 def test_pairs_of_edges() -> None:
     _, graph, _ = packed()
     pairs = graphs.batch(graphs.complete(), member_sizes(graph))

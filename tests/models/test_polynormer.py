@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise import graphs, models
+from edgewise.models.polynormer import attend_linearly
 from tests.models.test_graph_transformers import HEADS, SIZES, WIDTH, packed
 
 
@@ -34,7 +36,7 @@ def dense(model: nn.Module, x: Tensor, graph: graphs.Graph) -> Tensor:
         weights = weights / weights.sum(1, keepdim=True)
         value = layer.value(h).view(len(x), HEADS, -1)
         attended = layer.norm(torch.einsum("ijh,jhd->ihd", weights, value).flatten(1))
-        h = layer.output(attended * (layer.gate(h) + layer.mixture.sigmoid())).relu()
+        h = model.output(attended * (layer.gate(h) + layer.mixture.sigmoid())).relu()
     return h
 
 
@@ -58,8 +60,71 @@ def test_by_its_formula() -> None:
     )
 
 
-def test_the_first_steps_are_local() -> None:
-    model = random_model(pool="none", local_steps=2).train()
+def test_global_attention_is_linear_also_for_unequal_graphs() -> None:
+    torch.manual_seed(0)
+    sizes = [40, 0, *[1] * 30, 5, 8, 9]
+    key, value = (torch.rand(sum(sizes), 2, 4, dtype=torch.double) for _ in range(2))
+    expected = []
+    for k, v in zip(key.split(sizes), value.split(sizes), strict=True):
+        weights = torch.einsum("ihd,jhd->ijh", k, k)
+        expected.append(torch.einsum("ijh,jhd->ihd", weights / weights.sum(1, keepdim=True), v))
+    out = attend_linearly(key, value, torch.tensor(sizes))
+    torch.testing.assert_close(out, torch.cat(expected), rtol=0, atol=1e-12)
+
+
+class Largest(TorchDispatchMode):
+    """The largest number of elements of a tensor that an operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, Tensor):
+            self.size = max(self.size, out.numel())
+        return out
+
+
+def test_memory_of_global_attention_has_no_padding_to_the_largest_graph() -> None:
+    sizes = torch.tensor([1000] + [1] * 199)
+    key = torch.rand(1199, 8, 8)
+    with Largest() as largest:
+        attend_linearly(key, key, sizes)
+    # 1,199 nodes and 200 graphs in blocks of 8 rows, against 200 · 1,000 rows with padding.
+    assert largest.size <= (1199 + 200 * 8) * 8 * 9
+
+
+def test_local_and_global_states_have_heads_of_their_own() -> None:
+    model = random_model(pool="none", local_calls=1).train()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    x, path = torch.randn(9, WIDTH, dtype=torch.double), graphs.window(1).bind(9)
+    unused = []
+    for _ in range(2):
+        model.zero_grad()
+        model(x, path).sum().backward()
+        unused.append(
+            {name.split(".")[0] for name, p in model.named_parameters() if p.grad is None}
+        )
+    assert unused == [{"global_norm", "global_layers", "output", "head"}, {"local_head"}]
+    assert (model.local_head.out_features, model.head.out_features) == (2, 2)
+
+
+def test_a_checkpoint_loads_with_another_warm_up() -> None:
+    x, path = torch.randn(9, WIDTH, dtype=torch.double), graphs.window(1).bind(9)
+    for first, second in [(0, 2), (2, 0), (2, 3)]:
+        model = random_model(pool="none", local_calls=first).train()
+        for _ in range(4):
+            model(x, path)
+        other = random_model(pool="none", local_calls=second)
+        other.load_state_dict(model.state_dict())
+        torch.testing.assert_close(other(x, path), model.eval()(x, path))
+
+
+def test_the_first_calls_are_local() -> None:
+    model = random_model(pool="none", local_calls=2).train()
     path = graphs.window(1).bind(9)
     x = torch.randn(9, WIDTH, dtype=torch.double, requires_grad=True)
     reaches = []
@@ -67,7 +132,7 @@ def test_the_first_steps_are_local() -> None:
         (grad,) = torch.autograd.grad(model(x, path)[0].sum(), x)
         reaches.append(bool(grad[3:].any()))  # Two layers reach two steps.
     assert reaches == [False, False, True]
-    other = random_model(pool="none", local_steps=2)
+    other = random_model(pool="none", local_calls=2)
     other.load_state_dict(model.state_dict())
     model.eval()
     torch.testing.assert_close(other(x, path), model(x, path))  # The count is in the checkpoint.

@@ -164,9 +164,9 @@ def _of_large(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     return values.to(graph.device), vectors.to(graph.device)
 
 
-def random_signs(k: int, like: Tensor) -> Tensor:
-    """Sample k random signs, 1 or -1, as ``[k]`` in the dtype and on the device of ``like``."""
-    return (torch.randint(2, (k,), device=like.device) * 2 - 1).to(like)
+def random_signs(like: Tensor, *shape: int) -> Tensor:
+    """Sample signs, 1 or -1, of this shape, in the dtype and on the device of ``like``."""
+    return (torch.randint(2, shape, device=like.device) * 2 - 1).to(like)
 
 
 class RepeatedEigenvalueWarning(UserWarning):
@@ -212,7 +212,7 @@ class Laplacian(GraphEncoding):
         check_code(code, x.shape[-2], self.k)
         code = code.to(x)
         if self.training:
-            code = code * random_signs(self.k, code)
+            code = code * random_signs(code, self.k)
         out: Tensor = x + self.project(code)
         return out
 

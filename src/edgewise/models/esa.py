@@ -12,6 +12,8 @@ Paper: Buterez et al., An end-to-end attention-based approach for learning on gr
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import Tensor, nn
 
@@ -80,6 +82,8 @@ class ESA(GraphEncoder):
         torch.Size([2, 1])
     """
 
+    accepts_leading_dims = False
+
     def __init__(
         self,
         in_width: int,
@@ -95,8 +99,7 @@ class ESA(GraphEncoder):
         act: str = "gelu",
         dropout: float = 0.0,
     ) -> None:
-        before, _, after = blocks.partition("P")
-        if set(before) - {"M", "S"} or set(after) - {"S"} or "P" not in blocks:
+        if not isinstance(blocks, str) or not re.fullmatch("[MS]*PS*", blocks):
             raise ArgumentError(
                 "blocks",
                 expected="letters M and S, then one P, then letters S",
@@ -155,7 +158,8 @@ def edge_tokens(graph: Graph) -> tuple[Tensor, Tensor, Graph]:
         owner = segment_index(nodes, graph.num_targets)[graph.target]
         order = owner.argsort(stable=True)
         sizes = owner.bincount(minlength=len(nodes))
-        by_graph = Edges(graph.edge_index[:, order], graph.num_targets, graph.num_sources)
+        segments = nodes, nodes
+        by_graph = Edges(graph.edge_index[:, order], graph.num_targets, graph.num_sources, segments)
         return order, sizes, line_graph(by_graph)
 
     return graph.cached("edge_tokens", make)

@@ -51,6 +51,8 @@ class Exphormer(GPS):
 
     attention_uses_edge_attr = True
 
+    accepts_leading_dims = False
+
     def __init__(
         self,
         in_width: int,

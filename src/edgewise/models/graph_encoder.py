@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
-from edgewise._utils.arguments import check_choice
+from edgewise._utils.arguments import check_choice, describe
 from edgewise._utils.errors import ArgumentError
 from edgewise.encodings import POSITIONS, RandomFeatures
 from edgewise.graphs import Graph, Pattern
@@ -33,6 +33,9 @@ class GraphEncoder(GraphLayer):
 
     Subclasses define :meth:`transform`, which calls the layers.
 
+    Attributes:
+        accepts_leading_dims: whether x may be several inputs on the same graph, ``[..., N, F]``.
+
     Args:
         layers: layers of :meth:`transform`. A generator is read after the embedding is created.
         position: positional encoding: "random_walk", "laplacian", "sign_invariant" (of Laplacian
@@ -48,6 +51,7 @@ class GraphEncoder(GraphLayer):
     """
 
     reads_edge_attr = True
+    accepts_leading_dims = True
 
     def __init__(
         self,
@@ -113,6 +117,14 @@ class GraphEncoder(GraphLayer):
 
         ``positions`` is ``model.position.code(graph)``, if computed before.
         """
+        if x.dim() != 2 and not self.accepts_leading_dims:
+            raise ArgumentError(
+                "x",
+                expected="node features [N, F]",
+                got=describe(x),
+                remedy="pack the graphs: concatenate their nodes, and join their edges with "
+                "graphs.batch",
+            )
         graph = packed_graph(x, graph, batch)
         nodes = self.embed_with_positions(x, graph, positions)
         if self.reads_edge_attr:
@@ -120,7 +132,7 @@ class GraphEncoder(GraphLayer):
         else:
             refuse_edge_attr(edge_attr)
         states = self.transform(nodes, graph, edge_attr)
-        out: Tensor = self.head(self.readout(states, graph, batch))
+        out: Tensor = self.output_head()(self.readout(states, graph, batch))
         out = self.propagate(out, graph)
         return out
 
@@ -132,3 +144,7 @@ class GraphEncoder(GraphLayer):
         """Return one state for each output, from the states of :meth:`transform`."""
         out: Tensor = self.pool(states, batch)
         return out
+
+    def output_head(self) -> nn.Module:
+        """Return the module that maps states of :meth:`readout` to outputs."""
+        return self.head

@@ -32,12 +32,14 @@ from edgewise.models.graph_encoder import GraphEncoder
 LARGEST_SCORE = 5.0
 """Scores are clamped to this absolute value."""
 SMALLEST = 1e-12
-"""Numbers below this one in absolute value have gradient 0 under the root."""
+"""Absolute values are raised to this minimum before the root."""
 
 
 def signed_root(x: Tensor) -> Tensor:
-    """Return sign(x) √|x|, with gradient 0 at 0."""
-    return x.sign() * x.abs().clamp(min=SMALLEST).sqrt()
+    """Return sign(x) √max(|x|, 1e-12), whose gradient is 0 for smaller |x|."""
+    # In float16, the minimum and with it the root would be 0, where the gradient is infinite.
+    size = x.abs().to(torch.promote_types(x.dtype, torch.float32))
+    return x.sign() * size.clamp(min=SMALLEST).sqrt().to(x.dtype)
 
 
 class GRITAttention(GraphLayer):
@@ -129,6 +131,8 @@ class GRIT(GraphEncoder):
         >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
         torch.Size([2, 1])
     """
+
+    accepts_leading_dims = False
 
     def __init__(
         self,

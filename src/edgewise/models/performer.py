@@ -119,8 +119,8 @@ def linear_attention(query: Tensor, key: Tensor, max_exponent: Tensor, value: Te
         return value * 0
     shift = _finite(max_exponent.amax(1, keepdim=True))
     key = key * (max_exponent - shift).exp()[..., None]
-    sums = torch.einsum("bthm,bthd->bhmd", key, _append_one(value))
-    return _divide_by_last(torch.einsum("bthm,bhmd->bthd", query, sums))
+    sums = torch.einsum("bthm,bthd->bhmd", key, append_one(value))
+    return divide_by_last(torch.einsum("bthm,bhmd->bthd", query, sums))
 
 
 def prefix_attention(
@@ -131,7 +131,7 @@ def prefix_attention(
     """
     sums, past_max = past_sums if past_sums is not None else _empty_sums(key, value)
     outputs = []
-    inputs = (query, key, max_exponent, _append_one(value))
+    inputs = (query, key, max_exponent, append_one(value))
     chunks = zip(*(x.split(CHUNK, 1) for x in inputs), strict=True)
     for q, k, exponent, v in chunks:
         running_max = torch.maximum(exponent.cummax(1).values, past_max[:, None])  # [B, t, H]
@@ -148,8 +148,8 @@ def prefix_attention(
         sums = sums * (past_max - last_shift).exp()[..., None, None]
         sums = sums + torch.einsum("bthm,bthd->bhmd", k, v)
         past_max = running_max[:, -1]
-    total = torch.cat(outputs, 1) if outputs else _append_one(value)
-    return _divide_by_last(total), Sums(sums, past_max)
+    total = torch.cat(outputs, 1) if outputs else append_one(value)
+    return divide_by_last(total), Sums(sums, past_max)
 
 
 def _empty_sums(key: Tensor, value: Tensor) -> Sums:
@@ -158,12 +158,12 @@ def _empty_sums(key: Tensor, value: Tensor) -> Sums:
     return Sums(sums, value.new_full((batch, heads), -torch.inf))
 
 
-def _append_one(value: Tensor) -> Tensor:
+def append_one(value: Tensor) -> Tensor:
     """Append a column of ones to the values; its weighted sum is the sum of the weights."""
     return torch.cat([value, value.new_ones(*value.shape[:-1], 1)], -1)
 
 
-def _divide_by_last(total: Tensor) -> Tensor:
+def divide_by_last(total: Tensor) -> Tensor:
     """Divide the columns by the last one, which is the sum of the weights, and drop the last."""
     tiny = torch.finfo(total.dtype).tiny
     return total[..., :-1] / total[..., -1:].clamp(min=tiny)

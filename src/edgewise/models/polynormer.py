@@ -2,7 +2,7 @@
 
 Formula: local: g = ReLU(GAT(h) + L h), h = (1 - β) norm(ReLU(G h) ⊙ g) + β g; global, on the sum of
     all local h: g_i = Σ_j (k_i·k_j) v_j / Σ_j k_i·k_j, with k = σ(K h); h = ReLU(O (norm(g) ⊙
-    (G h + β))); β = σ(b) for each feature
+    (G h + β))), with one O for all global layers; β = σ(b) for each feature
 Graph: the input graph with self-loops; global layers: all pairs, in linear time
 Score: ``Additive``, as in GAT; global: k_i·k_j
 Normalisation: softmax over the neighbourhood; global: by the sum of weights; layer norm
@@ -16,15 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_divides
-from edgewise._utils.ragged import runs_and_positions
+from edgewise._utils.ragged import runs_and_positions, segment_index, starts
+from edgewise.attention.attend import aggregate
 from edgewise.encodings.members import member_sizes
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Intervals
 from edgewise.layers import GraphLayer
 from edgewise.layers.pooling import Pooling
 from edgewise.models.arguments import model_factory
 from edgewise.models.gat import GATLayer
 from edgewise.models.graph_encoder import GraphEncoder
-from edgewise.models.performer import linear_attention
+from edgewise.models.performer import append_one, divide_by_last
 
 
 class LocalLayer(GraphLayer):
@@ -47,44 +48,66 @@ class LocalLayer(GraphLayer):
 
 
 class GlobalLayer(GraphLayer):
-    """Global layer of Polynormer: linear attention of all nodes of a graph, with a gate."""
+    """Global layer of Polynormer: linear attention of all nodes of a graph, with a gate.
 
-    def __init__(self, width: int, heads: int, *, dropout: float) -> None:
+    The map O after it belongs to the model. Memory is (N + G · width / heads) · width for N nodes
+    in G graphs, however unequal.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
         self.key, self.value = nn.Linear(width, width), nn.Linear(width, width)
-        self.gate, self.output = nn.Linear(width, width), nn.Linear(width, width)
-        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
+        self.gate, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
         self.mixture = nn.Parameter(torch.zeros(width))  # b in the formula above
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         """Return features ``[N, width]`` from x of the same shape."""
-        sizes = member_sizes(graph)
-        row, position = runs_and_positions(sizes, len(x))
-        shape = len(sizes), int(sizes.max()) if len(sizes) else 0, self.heads
         key = self.key(x).sigmoid().unflatten(-1, (self.heads, -1))
         value = self.value(x).unflatten(-1, (self.heads, -1))
-        keys, values = (
-            states.new_zeros(*shape, states.shape[-1]).index_put((row, position), states)
-            for states in (key, value)
-        )
-        # Padding has key 0, and so weight 0.
-        out = linear_attention(keys, keys, keys.new_zeros(shape), values)[row, position]
-        gated = self.norm(out.flatten(-2)) * (self.gate(x) + self.mixture.sigmoid())
-        projected: Tensor = self.dropout(self.output(gated).relu())
-        return projected
+        out = self.norm(attend_linearly(key, value, member_sizes(graph)).flatten(-2))
+        gated: Tensor = out * (self.gate(x) + self.mixture.sigmoid())
+        return gated
+
+
+def attend_linearly(key: Tensor, value: Tensor, sizes: Tensor) -> Tensor:
+    r"""Return :math:`k_i \sum_j k_j v_j^\top / k_i \sum_j k_j`, ``[N, H, D]``, over the nodes j of
+    the graph of i. The sizes of the graphs are ``[G]``.
+    """
+    # Matrix products over blocks of D nodes: the products of all nodes would take D times the
+    # memory of the nodes, and graphs padded to the largest one even more.
+    block_size = key.shape[-1]
+    graph, position = runs_and_positions(sizes, len(key))
+    blocks = (sizes + block_size - 1) // block_size
+    graph_of_block = segment_index(blocks)
+    row = (starts(blocks)[graph] + position // block_size) * block_size + position % block_size
+    keys, values = (
+        states.new_zeros(len(graph_of_block) * block_size, *states.shape[1:])
+        .index_copy(0, row, states)
+        .unflatten(0, (len(graph_of_block), block_size))
+        for states in (key, append_one(value))
+    )
+    sums = torch.einsum("bnhm,bnhd->bhmd", keys, values)
+    members = Intervals(starts(blocks), blocks.cumsum(0), len(sums))
+    totals = aggregate(sums.flatten(2), members).unflatten(-1, sums.shape[2:])
+    out = torch.einsum("bnhm,bhmd->bnhd", keys, totals[graph_of_block])
+    return divide_by_last(out.flatten(0, 1)[row])
 
 
 class Polynormer(GraphEncoder):
     """Polynormer, for nodes or whole graphs.
 
-    Called as ``model(x [N, in_width], graph, batch=...)``.
+    Called as ``model(x [N, in_width], graph, batch=...)``. As in the authors' code, all global
+    layers have one map O, and local and global states have linear heads of their own. Differences
+    from it: global attention stays within each graph of a batch, outputs can be pooled, and
+    training continues from the last weights of the warm-up, where the authors reload those that
+    were best in validation.
 
     Args:
         depth: number of local layers.
         global_depth: number of global layers.
-        local_steps: number of first training steps whose output is a linear map of the local
-            states, as a warm-up of the local layers.
+        local_calls: number of first calls in training mode whose output is that of the local
+            layers, as a warm-up. With gradient accumulation, a step has several calls.
         dropout: dropout probability in the local layers.
         input_dropout: dropout probability of the input.
         global_dropout: dropout probability in the global layers.
@@ -98,6 +121,7 @@ class Polynormer(GraphEncoder):
     """
 
     reads_edge_attr = False
+    accepts_leading_dims = False
     calls: Tensor
 
     def __init__(
@@ -109,7 +133,7 @@ class Polynormer(GraphEncoder):
         depth: int = 7,
         global_depth: int = 2,
         heads: int = 8,
-        local_steps: int = 0,
+        local_calls: int = 0,
         pool: Pooling = "mean",
         dropout: float = 0.3,
         input_dropout: float = 0.15,
@@ -130,12 +154,11 @@ class Polynormer(GraphEncoder):
         )
         self.dropout = nn.Dropout(dropout)
         self.global_norm = nn.LayerNorm(width)
-        self.global_layers = nn.ModuleList(
-            GlobalLayer(width, heads, dropout=global_dropout) for _ in range(global_depth)
-        )
-        self.head = nn.Linear(width, out_width)
-        self.local_steps = local_steps
-        self.local_head = nn.Linear(width, width) if local_steps else None
+        self.global_layers = nn.ModuleList(GlobalLayer(width, heads) for _ in range(global_depth))
+        self.output = nn.Linear(width, width)  # O in the formula above
+        self.global_dropout = nn.Dropout(global_dropout)
+        self.local_head, self.head = nn.Linear(width, out_width), nn.Linear(width, out_width)
+        self.local_calls = local_calls
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:  # noqa: ARG002
@@ -144,16 +167,21 @@ class Polynormer(GraphEncoder):
         for layer in self.layers:
             x = layer(x, graph)
             total = total + x
-        if self.local_head is not None:
-            if self.training:
-                self.calls += 1
-            if self.calls <= self.local_steps:
-                states: Tensor = self.local_head(total)
-                return states
+        if self.training:
+            self.calls += 1
+        if self.is_local():
+            return total
         x = self.global_norm(total)
         for layer in self.global_layers:
-            x = layer(x, graph)
+            x = self.global_dropout(self.output(layer(x, graph)).relu())
         return x
 
+    def is_local(self) -> bool:
+        """Return whether the outputs are those of the local layers."""
+        return bool(self.local_calls) and bool(self.calls <= self.local_calls)
 
-polynormer = model_factory(Polynormer, depth=0, global_depth=0, local_steps=0)
+    def output_head(self) -> nn.Module:
+        return self.local_head if self.is_local() else self.head
+
+
+polynormer = model_factory(Polynormer, depth=0, global_depth=0, local_calls=0)

@@ -106,7 +106,7 @@ class LearnedSpectrum(nn.Module):
         there = code[..., 0] > 0
         value, vector = code.to(x).unbind(-1)
         if self.training:
-            vector = vector * random_signs(self.k, vector)
+            vector = vector * random_signs(vector, self.k)
         tokens = self.embed(torch.stack([value, vector], dim=-1)[there])
         count = there.sum(1)
         graph = batch_of(complete(), count).to(x.device)

@@ -4,7 +4,8 @@ Formula: tokens [W x_i; P_i; P_i] of nodes and [W' e_ij; P_j; P_i] of edges from
     linear map and a vector of its kind; h = h + attention(h); h = h + FFN(h)
 Graph: the complete graph of the graph token, the node tokens and the edge tokens of each graph
 Score: ``Dot`` (scaled dot product)
-Encoding: node identifiers P: entries of a node in the Laplacian eigenvectors, with random signs
+Encoding: node identifiers P: entries of a node in the Laplacian eigenvectors; in training, the
+    signs are sampled for each graph and eigenvector
 Normalisation: softmax; layer norm before each sublayer
 Update: residual connections around attention and FFN (GELU); the graph token gives the output
 Paper: Kim et al., Pure Transformers are powerful graph learners, 2022
@@ -27,7 +28,7 @@ from edgewise.models.graph_encoder import GraphEncoder
 
 
 class NodeIdentifiers(GraphEncoding):
-    """Append Laplacian eigenvectors to node features, with random signs in training."""
+    """Append Laplacian eigenvectors to node features."""
 
     def __init__(self, k: int) -> None:
         super().__init__()
@@ -41,10 +42,7 @@ class NodeIdentifiers(GraphEncoding):
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         """Return features ``[N, width + k]``."""
         check_code(code, x.shape[-2], self.k)
-        code = code.to(x)
-        if self.training:
-            code = code * random_signs(self.k, code)
-        return torch.cat([x, code], dim=-1)
+        return torch.cat([x, code.to(x)], dim=-1)
 
 
 class TokenGT(GraphEncoder):
@@ -64,6 +62,8 @@ class TokenGT(GraphEncoder):
         >>> model(torch.randn(10, 16), chains, batch=[4, 6]).shape
         torch.Size([2, 1])
     """
+
+    accepts_leading_dims = False
 
     def __init__(
         self,
@@ -102,6 +102,10 @@ class TokenGT(GraphEncoder):
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
         """Return states of graphs ``[G, width]``; edge features default to zeros."""
         x, identifiers = x.split([x.shape[-1] - self.position.k, self.position.k], dim=-1)
+        if self.training:
+            sizes = member_sizes(graph)
+            signs = random_signs(identifiers, len(sizes), self.position.k)
+            identifiers = identifiers * signs[segment_index(sizes, len(x))]
         nodes = x + self.identify(torch.cat([identifiers, identifiers], dim=-1)) + self.kinds[1]
         ends = graph.gather_source(identifiers), graph.gather_target(identifiers)
         edges = self.identify(torch.cat(ends, dim=-1)) + self.kinds[2]
