@@ -12,7 +12,6 @@ Paper: Bresson and Laurent, Residual gated graph ConvNets, 2017; Luo et al., Unl
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from edgewise.attention.attend import aggregate
@@ -45,8 +44,10 @@ class GatedConvolution(GraphLayer):
         own, value, target, source = self.nodes(x).chunk(4, dim=-1)
         edges = graph.gather_target(target) + graph.gather_source(source) + self.edges(edges)
         gate = edges.sigmoid()
-        terms = torch.stack([gate * graph.gather_source(value), gate], dim=-2)
-        message, total = aggregate(terms, incidence(graph)).unbind(-2)
+        # Two calls are faster than one on stacked terms, whose copy is as large as both.
+        gated = gate * graph.gather_source(value)
+        message = aggregate(gated.unsqueeze(-2), incidence(graph)).squeeze(-2)
+        total = aggregate(gate.unsqueeze(-2), incidence(graph)).squeeze(-2)
         return own + message / (total + EPSILON), edges
 
 

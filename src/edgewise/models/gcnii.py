@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from edgewise.attention.attend import aggregate
 from edgewise.graphs import Graph, Pattern
@@ -44,10 +46,11 @@ class GCNIILayer(GraphLayer):
 
     def forward(self, x: Tensor, initial: Tensor, graph: Graph, weight: Tensor) -> Tensor:
         """Return features of the shape of x ``[..., N, width]``, given edge weights ``[E]``."""
+        weight = (1 - self.alpha) * weight
         hidden = aggregate(x.unsqueeze(-2), graph, weight=weight).squeeze(-2)
-        hidden = (1 - self.alpha) * hidden + self.alpha * initial
-        out: Tensor = (1 - self.beta) * hidden + self.beta * self.linear(hidden)
-        return out
+        hidden = torch.add(hidden, initial, alpha=self.alpha)
+        identity = torch.eye(len(self.linear.weight), dtype=x.dtype, device=x.device)
+        return F.linear(hidden, torch.lerp(identity, self.linear.weight, self.beta))
 
 
 class GCNII(GraphLayer):

@@ -7,7 +7,11 @@ from itertools import combinations
 import pytest
 import torch
 
+import edgewise
+from edgewise.app import runs
+from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes import Heterophilous
+from edgewise.app.kinds.nodes.heterophilous import CLASSES
 from edgewise.app.train.tasks.classification import Classification
 from tests.errors import refused
 from tests.places import needs
@@ -43,3 +47,16 @@ def test_there_are_ten_splits() -> None:
             "data.fold, data.folds", expected="up to 10", got="data.fold", remedy="0 to 9"
         ):
             Heterophilous(**wrong)
+
+
+@needs("heterophilous")
+@pytest.mark.slow
+def test_a_run_predicts_the_class_of_a_node(tmp_path) -> None:
+    values = {"trainer.epochs": 1, "model.depth": 1, "model.width": 4}
+    runs.train(runs.with_values(find("gcn-minesweeper"), values), tmp_path / "run")
+    run = edgewise.load(tmp_path / "run")
+    answers = run.predict(["0", "9999"])
+    logits = run.predictor.all_outputs[[0, 9999], 0]
+    for answer, chance in zip(answers, logits.sigmoid().tolist(), strict=True):
+        assert answer["P(class=mine)"] == pytest.approx(chance)
+        assert answer["class"] == CLASSES["minesweeper"][chance > 0.5]

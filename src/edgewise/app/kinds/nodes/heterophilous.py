@@ -89,7 +89,7 @@ class Heterophilous(NodeData):
             splits["val"],
             splits["test"],
             batch_size=1,
-            preprocessing=graph_record(node_graph, classes),
+            preprocessing=graph_record(node_graph, ()),  # The target has the names of its classes.
             targets=targets,
         )
 

@@ -192,6 +192,15 @@ polynormer_minesweeper = replace(
     trainer=TrainerSettings(epochs=1000, monitor="val/roc_auc", mode="max"),
 )
 
+gcn_minesweeper = replace(
+    polynormer_minesweeper,
+    name="gcn-minesweeper",
+    summary="GCN on minesweeper, or with --model another network without edge features",
+    model=partial(models.gcn, width=64, depth=5, dropout=0.2),
+    optimizer=OptimizerSettings("adam", lr=0.01),
+    trainer=TrainerSettings(epochs=300, monitor="val/roc_auc", mode="max"),
+)
+
 nodes = Recipe(
     name="nodes",
     summary="GraphSAGE predicts classes or numbers of nodes: --data.nodes a.csv --data.edges b.csv",
