@@ -110,10 +110,10 @@ def train_on_splits(
         record[STEP] = _step_size(recipe, splits)
         if resume:
             check_step(folder, record[STEP])
-    if note := fine_tuning_note(recipe):
-        log.info(note)
         if isinstance(splits, TextSplits):
             record["vocabulary"] = vocabulary_hash(splits.tokenizer)
+    if note := fine_tuning_note(recipe):
+        log.info(note)
     with folder.claimed(RECIPE, record, resume=resume):
         if isinstance(splits, TextSplits):
             write_tokenizer(folder, splits.tokenizer)
