@@ -197,10 +197,15 @@ def test_a_batch_needs_one_relation(name: str) -> None:
     model = getattr(models, name)(5, 3)
     x, graph = torch.randn(2, 12, 5), graphs.window(1)
     torch.testing.assert_close(model(x, graph)[1], model(x[1], graph))
-    for types in ({}, {} if name == "rgcn" else {"node_types": 3}):
-        model = getattr(models, name)(5, 3, relations=4, **types)
+    pairs = torch.randint(12, (2, 7))
+    one_type = graphs.typed({("a", "to", "a"): pairs, ("a", "of", "a"): pairs}, {"a": 12})
+    for graph in (one_type, typed()):
+        sizes = {"relations": len(graph.relations), "node_types": len(graph.node_types)}
+        if name == "rgcn":
+            del sizes["node_types"]
+        model = getattr(models, name)(5, 3, **sizes)
         with refused("x", expected="[N, F]", got="[2, 12, ", remedy="each element"):
-            model(x, typed())
+            model(x, graph)
 
 
 def test_edges_are_checked_without_numbers_of_nodes() -> None:

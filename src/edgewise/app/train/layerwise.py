@@ -22,8 +22,8 @@ from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.layers import GraphLayer, GraphSequential
 
 NUMBERS = 1 << 21
-"""Maximum number of features of a block of nodes with its sources, at the widest layer of a stage. A
-block exceeds it by at most the features of one node with its sources."""
+"""Maximum number of features of a block of nodes with its sources at the widest layer; a block
+exceeds it by at most those of one node with its sources."""
 
 SOURCE_WIDTH = 8
 """The same for the search of sources, which has about this many integers for each edge."""

@@ -144,7 +144,9 @@ class Links(Data):
         def draw(index: Tensor, generator: Generator) -> Batch:
             negatives = draw_negatives(self.negatives * len(index), generator=generator)
             if sampler and all_edges:
-                return _sampled_batch(sampler, all_edges, train, index, negatives, generator)
+                return _sampled_batch(
+                    sampler, all_edges, train, index, negatives, generator=generator
+                )
             is_message = torch.ones(count, dtype=torch.bool).index_fill_(0, index, False)
             return _batch(edges(both_ways(train[:, is_message]), nodes), train[:, index], negatives)
 
@@ -178,10 +180,11 @@ def _sampled_batch(
     train: Tensor,
     index: Tensor,
     non_edges: Tensor,
+    *,
     generator: Generator,
 ) -> Batch:
     """Return a training batch with the sampled neighbourhoods of the nodes of its pairs; ``index``
-    are the links to predict.
+    are the links to predict. ``all_edges`` samples with the fanout -1.
     """
     links = train[:, index]
     ends, pairs = torch.cat([links, non_edges], dim=1).unique(return_inverse=True)
