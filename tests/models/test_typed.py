@@ -192,6 +192,22 @@ def test_initial_matrices_do_not_depend_on_the_number_of_relations() -> None:
     assert layer.key_map.abs().max().item() == pytest.approx((6 / (2 * width)) ** 0.5, 1e-2)
 
 
+@pytest.mark.parametrize("name", ["rgcn", "hgt", "typed_transformer"])
+def test_a_batch_needs_one_relation(name: str) -> None:
+    model = getattr(models, name)(5, 3)
+    x, graph = torch.randn(2, 12, 5), graphs.window(1)
+    torch.testing.assert_close(model(x, graph)[1], model(x[1], graph))
+    pairs = torch.randint(12, (2, 7))
+    one_type = graphs.typed({("a", "to", "a"): pairs, ("a", "of", "a"): pairs}, {"a": 12})
+    for graph in (one_type, typed()):
+        sizes = {"relations": len(graph.relations), "node_types": len(graph.node_types)}
+        if name == "rgcn":
+            del sizes["node_types"]
+        model = getattr(models, name)(5, 3, **sizes)
+        with refused("x", expected="[N, F]", got="[2, 12, ", remedy="each element"):
+            model(x, graph)
+
+
 def test_edges_are_checked_without_numbers_of_nodes() -> None:
     with refused("edge_indices", expected="[2, E]", got="[3, 1]", remedy="sources in row 0"):
         graphs.typed({("a", "r", "a"): torch.zeros(3, 1, dtype=torch.long)})

@@ -49,8 +49,9 @@ def symmetric_weight(graph: Graph, weight: Tensor | None = None) -> Tensor:
     incoming edges have weight 0. ``weight`` holds the edge weights a, ``[E]``. By default all are
     1, and the result is in float64 and stored with the graph. The degrees of a sampled graph are
     then those in the whole graph, and the weights of k sampled of m edges of a node, without
-    self-loops, are multiplied by m / k: the sum over the edges has the expectation of the sum in
-    the whole graph.
+    self-loops, are multiplied by m / k: for nodes without self-loops in the whole graph, the sum
+    over the edges has the expectation of the sum in the whole graph. A self-loop can take the place
+    of a sampled edge, and may not be sampled.
 
     Example:
         >>> from edgewise import graphs, layers

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise._utils.arguments import describe
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise._utils.ragged import segment_index
 from edgewise.attention.attend import Reduce, aggregate, attend
@@ -121,6 +122,7 @@ class TypedLinear(nn.Module):
         types = len(self.weight)
         if types == 1:
             return x @ self.weight[0] + self.bias[0]
+        check_unbatched(x)
         order, sizes = typed_graph(graph, types=types).derived(_nodes_by_type)
         rows = grouped_matmul(x if order is None else x[order], sizes, self.weight)
         if order is not None:
@@ -195,6 +197,18 @@ def typed_graph(
                 "node_types=len(graph.node_types)",
             )
     return graph
+
+
+def check_unbatched(x: Tensor) -> None:
+    """Raise ArgumentError unless x is ``[N, F]``, as several relations or node types need."""
+    if x.dim() != 2:
+        raise ArgumentError(
+            "x",
+            expected="features [N, F] without a batch, for several relations or node types",
+            got=describe(x),
+            remedy="call the model for each element of the batch; only a model with one relation "
+            "and one node type may have a batch",
+        )
 
 
 def sum_relations(x: Tensor, graph: TypedGraph, weight: Tensor, reduce: Reduce) -> Tensor:

@@ -30,7 +30,7 @@ from edgewise.layers import (
     attend_relations,
     typed_graph,
 )
-from edgewise.layers.typed import glorot_
+from edgewise.layers.typed import check_unbatched, glorot_
 from edgewise.models.arguments import model_function
 
 
@@ -78,6 +78,7 @@ class HGTLayer(GraphLayer):
             )
             out = attend(query * self.priority[0, :, None], key, value, graph)
         else:
+            check_unbatched(x)
             out = attend_relations(
                 query,
                 key,

@@ -20,7 +20,7 @@ from edgewise.attention.attend import aggregate
 from edgewise.graphs import Pattern
 from edgewise.graphs.graph import bind_to_nodes
 from edgewise.layers import Dropout, GraphLayer, GraphSequential, Linear, sum_relations, typed_graph
-from edgewise.layers.typed import glorot_
+from edgewise.layers.typed import check_unbatched, glorot_
 from edgewise.models.arguments import model_function
 
 
@@ -51,6 +51,7 @@ class RGCNLayer(GraphLayer):
         if self.relations == 1:
             neighbours = aggregate(x.unsqueeze(-2), graph, reduce="mean").squeeze(-2) @ weight[0]
         else:
+            check_unbatched(x)
             typed = typed_graph(graph, relations=self.relations)
             neighbours = sum_relations(x, typed, weight, "mean")
         return x @ self.root + neighbours + self.bias

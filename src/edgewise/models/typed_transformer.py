@@ -34,11 +34,14 @@ from edgewise.layers import (
     typed_graph,
 )
 from edgewise.layers.transformer import unbind_qkv
+from edgewise.layers.typed import check_unbatched
 from edgewise.models.arguments import model_function
 
 
 class TypedAttention(GraphLayer):
     """Multi-head attention with a key vector, a value vector and a bias for each relation."""
+
+    reach = 1
 
     def __init__(self, width: int, heads: int, relations: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -63,6 +66,7 @@ class TypedAttention(GraphLayer):
             key, value = key + self.key_vector[0], value + self.value_vector[0]
             out = attend(query, key, value, graph, dropout=dropout)
         else:
+            check_unbatched(x)
             out = attend_relation_vectors(
                 query,
                 key,

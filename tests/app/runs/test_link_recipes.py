@@ -13,6 +13,7 @@ from edgewise.app.kinds import find
 from edgewise.app.kinds.items import InteractionFiles
 from edgewise.app.kinds.links import EdgeList
 from edgewise.app.runs import evaluate_run, train, with_values
+from edgewise.app.train import NeighbourSampler
 from tests.app.train.test_resume import assert_same, break_at, ctrl_c
 from tests.errors import refused
 
@@ -66,6 +67,14 @@ def test_links_with_all_neighbours_have_the_outputs_of_the_whole_graph(friends):
     assert not second.keywords["around"].contains(positives[1], positives[0]).any()
     few = replace(friends, fanouts=(2, 2)).load().train.sample(index, torch.Generator())
     assert few.inputs[1].in_degree().max() <= 2
+
+
+def test_a_batch_of_links_copies_no_array_of_all_nodes(friends, monkeypatch):
+    train = replace(friends, fanouts=(2, 2)).load().train
+    monkeypatch.setattr(NeighbourSampler, "with_fanouts", None)  # A call would be an error.
+    batch = train.sample(torch.arange(9), torch.Generator())
+    around, count = batch.keywords["around"], len(batch.inputs[0].unique())
+    assert torch.equal(around.in_degree()[:count], around.whole_in_degree()[:count])
 
 
 @pytest.mark.parametrize("by_user", [False, True])

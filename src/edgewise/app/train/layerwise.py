@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,15 +14,20 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
+from edgewise._utils.errors import ArgumentError
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.evaluation import Evaluation, EvaluationBatch, EvaluationLoader
-from edgewise.app.train.neighbours import NeighbourSampler, neighbour_draw
+from edgewise.app.train.neighbours import NeighbourSampler, check_nodes, neighbour_draw
 from edgewise.app.train.splits import Loader, Split
 from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.layers import GraphLayer, GraphSequential
 
 NUMBERS = 1 << 21
-"""Maximum number of features that a block of nodes reads; a node with more is a block by itself."""
+"""Maximum number of features of a block of nodes with its sources at the widest layer; a block
+exceeds it by at most those of one node with its sources."""
+
+SOURCE_WIDTH = 8
+"""The same for the search of sources, which has about this many integers for each edge."""
 
 Features = Callable[[Tensor], Tensor]
 """Function that returns the features ``[n, F]`` of nodes ``[n]``."""
@@ -71,6 +77,9 @@ class LayerwiseOutputs:
         nodes: nodes ``[M]`` for which the object can be called.
         folder: folder for temporary files.
 
+    Raises:
+        ArgumentError: the model is in training mode, or called for other nodes than ``nodes``.
+
     Example:
         >>> import torch
         >>> from edgewise import graphs, models
@@ -93,9 +102,12 @@ class LayerwiseOutputs:
     ) -> None:
         self.model, self._sampler, self._features, self._folder = model, sampler, features, folder
         self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        self._check_mode()
+        check_nodes("nodes", nodes, sampler.num_nodes)
         network = model.model if isinstance(model, TargetScaling) else model
         stages = stages_of(network) or [Stage(network, len(sampler.fanouts))]
-        needed = [self._mask(nodes)]
+        self._mask = torch.zeros(sampler.num_nodes, dtype=torch.bool).index_fill_(0, nodes, True)
+        needed = [self._mask]
         for stage in stages[:0:-1]:
             needed.append(self._with_sources(needed[-1], stage.reach))
         for stage in stages[:-1]:
@@ -105,8 +117,27 @@ class LayerwiseOutputs:
     @torch.no_grad()
     def __call__(self, nodes: Tensor) -> Tensor:
         """Return the outputs ``[n, ...]`` of some of the nodes, each once."""
+        self._check_mode()
+        check_nodes("nodes", nodes, self._sampler.num_nodes)
+        is_other = ~self._mask[nodes]
+        if is_other.any():
+            raise ArgumentError(
+                "nodes",
+                expected="nodes for which this LayerwiseOutputs was created",
+                got=f"node {int(nodes[is_other][0])}",
+                remedy="create it with all nodes whose outputs you need",
+            )
         outputs = torch.cat(list(self._outputs(self._last, self._last_sampler, nodes)))
         return self.model.rescaled(outputs) if isinstance(self.model, TargetScaling) else outputs
+
+    def _check_mode(self) -> None:
+        if self.model.training:
+            raise ArgumentError(
+                "model",
+                expected="a model in evaluation mode",
+                got="a model in training mode",
+                remedy="call model.eval()",
+            )
 
     def _all_edges(self, stage: Stage) -> NeighbourSampler:
         """Return a sampler that takes all edges on which the output of a stage depends."""
@@ -115,11 +146,20 @@ class LayerwiseOutputs:
     def _outputs(
         self, layers: nn.Module, sampler: NeighbourSampler, nodes: Tensor
     ) -> Iterator[Tensor]:
-        """Yield the outputs of the layers of a stage for each block of nodes."""
-        for block in self._blocks(nodes):
+        """Yield the outputs of the layers of a stage for each block of nodes; the first block has
+        one node, or none if there are none.
+        """
+
+        def outputs(block: Tensor) -> Tensor:
             sample = sampler.sample(block, Generator())
             x = self._features(sample.nodes).to(self._device)
-            yield layers(x, sample.graph.to(self._device))[: sample.count]
+            result: Tensor = layers(x, sample.graph.to(self._device))
+            return result[: sample.count]
+
+        with _recorded_widths(layers) as widths:
+            yield outputs(nodes[:1])
+        width = max([self._features(nodes[:1]).shape[-1], *widths])
+        yield from map(outputs, self._blocks(nodes[1:], width))
 
     def _stored(self, stage: Stage, nodes: Tensor) -> Features:
         """Compute the hidden features of nodes, and return a function that looks them up."""
@@ -127,30 +167,26 @@ class LayerwiseOutputs:
         for outputs in self._outputs(stage.layers, self._all_edges(stage), nodes):
             if not start:
                 shape = self._sampler.num_nodes, *outputs.shape[1:]
-                # NumPy has no bfloat16.
-                dtype = torch.promote_types(outputs.dtype, torch.float32)
-                store = _empty(shape, dtype, self._folder)
+                store = _empty(shape, outputs.dtype, self._folder)
             store[nodes[start : start + len(outputs)]] = outputs.to(store)
             start += len(outputs)
         return store.__getitem__
 
-    def _blocks(self, nodes: Tensor) -> tuple[Tensor, ...]:
-        """Divide nodes into blocks that together with their sources have ``NUMBERS`` features."""
-        rows = max(1, NUMBERS // max(1, self._features(nodes[:1]).shape[-1]))
+    def _blocks(self, nodes: Tensor, width: int) -> tuple[Tensor, ...]:
+        """Divide nodes into blocks that together with their sources have ``NUMBERS`` features, if
+        each has ``width``.
+        """
+        rows = max(1, NUMBERS // max(1, width))
         number = (self._sampler.degrees(nodes) + 1).cumsum(0) // rows
         sizes = number.unique_consecutive(return_counts=True)[1]
         blocks: tuple[Tensor, ...] = nodes.split(sizes.tolist())
         return blocks
 
-    def _mask(self, nodes: Tensor) -> Tensor:
-        mask = torch.zeros(self._sampler.num_nodes, dtype=torch.bool)
-        return mask.index_fill_(0, nodes, True)
-
     def _with_sources(self, targets: Tensor, steps: int) -> Tensor:
         """Return a mask of the targets and the nodes from which ``steps`` edges lead to them."""
         for _ in range(steps):
             mask = targets.clone()
-            for block in self._blocks(targets.nonzero()[:, 0]):
+            for block in self._blocks(targets.nonzero()[:, 0], SOURCE_WIDTH):
                 mask[self._sampler.sources(block).long()] = True
             targets = mask
         return targets
@@ -160,9 +196,27 @@ def _empty(shape: tuple[int, ...], dtype: torch.dtype, folder: Path | None) -> T
     """Return a tensor without values, in an unnamed file of ``folder`` if it is given."""
     if folder is None:
         return torch.empty(shape, dtype=dtype)
+    # As bytes, because NumPy has no bfloat16.
+    byte_shape = *shape[:-1], shape[-1] * dtype.itemsize
     with tempfile.TemporaryFile(dir=folder) as file:
-        numpy_dtype = torch.empty(0, dtype=dtype).numpy().dtype
-        return torch.from_numpy(np.memmap(file, numpy_dtype, "w+", shape=shape))
+        return torch.from_numpy(np.memmap(file, np.uint8, "w+", shape=byte_shape)).view(dtype)
+
+
+@contextmanager
+def _recorded_widths(layers: nn.Module) -> Iterator[list[int]]:
+    """Record the number of features of the outputs of all modules of ``layers``."""
+    widths: list[int] = []
+
+    def record(_module: nn.Module, _inputs: object, output: object) -> None:
+        if isinstance(output, Tensor) and output.dim():
+            widths.append(output.shape[-1])
+
+    hooks = [module.register_forward_hook(record) for module in layers.modules()]
+    try:
+        yield widths
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,14 +140,7 @@ class NeighbourSampler:
         return self._sorted.column[ranges(self._sorted.pointer[targets], self.degrees(targets))]
 
     def _check(self, seeds: Tensor) -> None:
-        is_outside = (seeds < 0) | (seeds >= self.num_nodes)
-        if is_outside.any():
-            raise ArgumentError(
-                "seeds",
-                expected=f"nodes from 0 to {self.num_nodes - 1}",
-                got=f"{int(seeds[is_outside][0])}",
-                remedy="pass indices of nodes of this graph",
-            )
+        check_nodes("seeds", seeds, self.num_nodes)
         if len(seeds.unique()) < len(seeds):
             raise ArgumentError(
                 "seeds",
@@ -155,6 +148,18 @@ class NeighbourSampler:
                 got=f"{len(seeds)} nodes, {len(seeds.unique())} of them distinct",
                 remedy="pass seeds.unique()",
             )
+
+
+def check_nodes(argument: str, nodes: Tensor, num_nodes: int) -> None:
+    """Raise ArgumentError unless nodes are from 0 to ``num_nodes - 1``."""
+    is_outside = (nodes < 0) | (nodes >= num_nodes)
+    if is_outside.any():
+        raise ArgumentError(
+            argument,
+            expected=f"nodes from 0 to {num_nodes - 1}",
+            got=f"{int(nodes[is_outside][0])}",
+            remedy="pass indices of nodes of this graph",
+        )
 
 
 def check_fanouts(
@@ -170,7 +175,9 @@ def check_fanouts(
         )
 
 
-def check_graph_memory(num_nodes: int, num_edges: int, fanouts: Sequence[int]) -> None:
+def check_graph_memory(
+    argument: str, num_nodes: int, num_edges: int, fanouts: Sequence[int]
+) -> None:
     """Raise ArgumentError if memory is too small to train on the whole graph or, with fanouts, to
     sample from it and evaluate on it.
     """
@@ -180,7 +187,7 @@ def check_graph_memory(num_nodes: int, num_edges: int, fanouts: Sequence[int]) -
         remedy = "sample neighbourhoods, --data.fanouts 10,10; for classes or numbers of nodes, "
         remedy += "the recipe nodes-on-disk keeps features and edges on disk"
     what = f"a graph of {num_nodes:,} nodes and {num_edges:,} edges"
-    check_memory("data.path", per_node * num_nodes + per_edge * num_edges, what, remedy)
+    check_memory(argument, per_node * num_nodes + per_edge * num_edges, what, remedy)
 
 
 def neighbour_batches(

@@ -16,7 +16,7 @@ from tests.errors import refused
 NODES = 40
 LAYERWISE = [
     *("gcn", "graphsage", "gat", "gatv2", "gin", "gnn", "graph_transformer"),
-    *("monet", "magna", "grand", "rgcn", "hgt"),
+    *("monet", "magna", "grand", "rgcn", "hgt", "typed_transformer"),
 ]
 
 
@@ -80,7 +80,7 @@ def test_degrees_are_those_of_the_whole_graph(name):
 @pytest.mark.parametrize("name", LAYERWISE)
 @pytest.mark.parametrize("in_file", [False, True])
 def test_layer_by_layer_gives_the_outputs_on_the_whole_graph(name, in_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgewise.app.train.layerwise.NUMBERS", 500)  # Several blocks.
+    monkeypatch.setattr("edgewise.app.train.layerwise.NUMBERS", 5000)  # Several blocks.
     graph, x = random_graph(), torch.randn(NODES, 5)
     model = getattr(models, name)(5, 3).eval()
     nodes = torch.randperm(NODES)[:11]
@@ -89,6 +89,61 @@ def test_layer_by_layer_gives_the_outputs_on_the_whole_graph(name, in_file, tmp_
     with torch.no_grad():
         torch.testing.assert_close(outputs(nodes), model(x, graph)[nodes], rtol=0, atol=1e-5)
     assert not list(tmp_path.iterdir()), "the file has no name"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("in_file", [False, True])
+def test_layer_by_layer_in_other_dtypes(dtype, in_file, tmp_path):
+    graph, x, nodes = random_graph(), torch.randn(NODES, 5, dtype=dtype), torch.arange(NODES)
+    model = models.graphsage(5, 3).to(dtype).eval()
+    sampler = NeighbourSampler(graph, [2, 2])
+    outputs = LayerwiseOutputs(model, sampler, x.__getitem__, nodes, tmp_path if in_file else None)(
+        nodes
+    )
+    with torch.no_grad():
+        expected = model(x, graph)
+    assert outputs.dtype == dtype
+    tolerance = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(outputs, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("model", "depth"), [("graphsage", 2), ("hgt", 1)])
+def test_blocks_are_limited_by_the_widest_layer(model, depth, monkeypatch):
+    """The input has one feature; hgt with one layer has a wide hidden layer between two narrow."""
+    monkeypatch.setattr("edgewise.app.train.layerwise.NUMBERS", 1000)
+    graph, x = graphs.window(1).bind(200), torch.randn(200, 1)
+    network = getattr(models, model)(1, 3, width=64, depth=depth).eval()
+    numbers = []
+    for module in network.modules():
+        module.register_forward_hook(lambda _module, _x, out: numbers.append(out.numel()))
+    nodes = torch.arange(200)
+    outputs = LayerwiseOutputs(network, NeighbourSampler(graph, [2]), x.__getitem__, nodes)
+    outputs(nodes)
+    assert 64 * 4 < max(numbers) <= 1000 + 64 * 4, "a node and its sources may exceed the limit"
+
+
+def test_layer_by_layer_for_no_nodes_and_bad_input():
+    graph, x = random_graph(), torch.randn(NODES, 5)
+    model, sampler = models.gcn(5, 3, dropout=0.5), NeighbourSampler(graph, [2, 2])
+    none, nodes = torch.arange(0), torch.arange(10)
+
+    def outputs_of(nodes: torch.Tensor) -> LayerwiseOutputs:
+        return LayerwiseOutputs(model, sampler, x.__getitem__, nodes)
+
+    with refused("model", expected="evaluation", got="training mode", remedy="model.eval()"):
+        outputs_of(nodes)
+    model.eval()
+    with refused("nodes", expected="from 0 to 39", got="40", remedy="this graph"):
+        outputs_of(torch.tensor([3, 40]))
+    outputs = outputs_of(nodes)
+    assert outputs(none).shape == outputs_of(none)(none).shape == (0, 3)
+    with refused("nodes", expected="for which", got="node 12", remedy="all nodes"):
+        outputs(torch.tensor([3, 12]))
+    with refused("nodes", expected="from 0 to 39", got="-1", remedy="this graph"):
+        outputs(torch.tensor([-1]))
+    model.train()
+    with refused("model", expected="evaluation", got="training mode", remedy="model.eval()"):
+        outputs(nodes)
 
 
 def test_sampled_weights_have_the_sum_of_the_whole_graph_as_expectation():

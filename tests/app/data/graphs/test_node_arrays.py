@@ -24,6 +24,8 @@ from edgewise.app.kinds import find
 from edgewise.app.kinds.nodes import NodeArrays
 from edgewise.app.kinds.nodes.arrays import node_reasons
 from edgewise.app.train.edge_splits import both_ways, distinct
+from edgewise.app.train.neighbours import NeighbourSampler
+from edgewise.app.train.standardisation import Standardisation
 from tests.app.train.test_resume import assert_same, break_at, ctrl_c
 from tests.errors import refused
 
@@ -115,7 +117,7 @@ def test_evaluation_uses_all_edges(folder, name, monkeypatch):
     splits = data.load()
     model = getattr(models, name)(WIDTH, 3).eval()
     expected = model(*whole_graph(folder))
-    monkeypatch.setattr("edgewise.app.train.layerwise.NUMBERS", 500)  # Several blocks.
+    monkeypatch.setattr("edgewise.app.train.layerwise.NUMBERS", 5000)  # Several blocks.
     batches = list(splits.loaders(0)["test"])
     y = torch.tensor(np.load(folder / "y.npy"))
     assert len(batches) == 3
@@ -135,6 +137,14 @@ def test_evaluation_uses_all_edges(folder, name, monkeypatch):
     torch.testing.assert_close(again, expected, rtol=0, atol=1e-5)
     sampled = next(iter(splits.loaders(0)["train"]))
     assert sampled.inputs[1].in_degree().max() <= 1
+
+
+def test_a_neighbourhood_copies_no_array_of_all_nodes(folder, monkeypatch):
+    graph = NodeArrays(str(folder)).open(Standardisation(torch.zeros(WIDTH), torch.ones(WIDTH)))
+    monkeypatch.setattr(NeighbourSampler, "with_fanouts", None)  # A call would be an error.
+    _, near, nodes = graph.neighbourhood(torch.tensor([3]))
+    assert near.in_degree()[0] == near.whole_in_degree()[0] > 2
+    assert len(nodes) == near.num_targets
 
 
 def test_masks_select_the_nodes(folder):

@@ -230,6 +230,12 @@ def test_arrays_that_memory_cannot_hold_are_refused(tmp_path, monkeypatch):
         NodeFiles(nodes=str(path)).load()
 
 
+def test_a_graph_that_memory_cannot_hold_is_refused(files, monkeypatch):
+    monkeypatch.setattr("edgewise.app.train.neighbours.TRAINED", (1e15, 1e15))
+    with refused("data.nodes", expected="free memory", got="edges", remedy="--data.fanouts"):
+        NodeFiles(**files).load()
+
+
 def test_ids_of_two_kinds_are_refused(files, tmp_path):
     (tmp_path / "edges.csv").write_text("from,to\n1,2\n2,3\n")
     with refused("data.id", expected="'1'", got="'ann'", remedy="--data.id"):

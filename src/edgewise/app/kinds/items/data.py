@@ -152,7 +152,7 @@ class Interactions(Data):
         split = EdgeSplit(train + first_item, val + first_item, chosen.test + first_item)
         check_edge_split(split)
         num_nodes = sum(sizes.values())
-        check_graph_memory(num_nodes, 2 * split.train.shape[1], self.fanouts)
+        check_graph_memory("data.path", num_nodes, 2 * split.train.shape[1], self.fanouts)
         graph = edges(both_ways(split.train), num_nodes)
         ranked = partial(_ranking, graph, chosen)
         train_ranking = ranked(train[0].unique(), train, train[:, :0])

@@ -115,7 +115,7 @@ class Links(Data):
     def _split(self, file_pairs: Pairs) -> LinkSplits:
         pairs, left, right, node_ids, _, column = file_pairs
         nodes = max(left.stop, right.stop)
-        check_graph_memory(nodes, 2 * pairs.shape[1], self.fanouts)
+        check_graph_memory("data.path", nodes, 2 * pairs.shape[1], self.fanouts)
         split = split_edges(pairs, val=self.val, test=self.test, seed=self.split_seed)
         graph = edges(both_ways(split.train), nodes)
         edge_keys = pair_keys(pairs, right.stop).sort().values
@@ -139,11 +139,14 @@ class Links(Data):
         draw_negatives = partial(draw_non_edges, keys=keys, left=left, right=right)
 
         sampler = NeighbourSampler(graph, self.fanouts) if self.fanouts else None
+        all_edges = sampler and sampler.with_fanouts([-1])
 
         def draw(index: Tensor, generator: Generator) -> Batch:
             negatives = draw_negatives(self.negatives * len(index), generator=generator)
-            if sampler is not None:
-                return _sampled_batch(sampler, train, index, negatives, generator)
+            if sampler and all_edges:
+                return _sampled_batch(
+                    sampler, all_edges, train, index, negatives, generator=generator
+                )
             is_message = torch.ones(count, dtype=torch.bool).index_fill_(0, index, False)
             return _batch(edges(both_ways(train[:, is_message]), nodes), train[:, index], negatives)
 
@@ -173,13 +176,15 @@ class Links(Data):
 
 def _sampled_batch(
     sampler: NeighbourSampler,
+    all_edges: NeighbourSampler,
     train: Tensor,
     index: Tensor,
     non_edges: Tensor,
+    *,
     generator: Generator,
 ) -> Batch:
     """Return a training batch with the sampled neighbourhoods of the nodes of its pairs; ``index``
-    are the links to predict.
+    are the links to predict. ``all_edges`` samples with the fanout -1.
     """
     links = train[:, index]
     ends, pairs = torch.cat([links, non_edges], dim=1).unique(return_inverse=True)
@@ -196,7 +201,7 @@ def _sampled_batch(
         return graph
 
     sample = sampler.sample(ends, generator)
-    around = message_graph(sampler.with_fanouts([-1]).sample(ends, generator))
+    around = message_graph(all_edges.sample(ends, generator))
     batch = _batch(message_graph(sample), pairs[:, : len(index)], pairs[:, len(index) :])
     return replace(batch, keywords={"nodes": sample.nodes, "around": around})
 

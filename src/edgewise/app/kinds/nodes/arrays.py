@@ -40,19 +40,21 @@ have at most this many numbers."""
 
 
 class ArrayGraph(NamedTuple):
-    """Features ``[N, F]`` and edges of a folder, on disk, and scale of the features."""
+    """Features ``[N, F]`` and edges of a folder, on disk, and scale of the features; ``all_edges``
+    samples with the fanout -1 in each hop.
+    """
 
     folder: Path
     x: Tensor
     sampler: NeighbourSampler
+    all_edges: NeighbourSampler
     standard: Standardisation
 
     def neighbourhood(self, seeds: Tensor) -> tuple[Tensor, Graph, Tensor]:
         """Return standardised features, edges and nodes of the neighbourhood with all edges; the
         distinct ``seeds`` are the first nodes.
         """
-        sampler = self.sampler.with_fanouts([-1] * len(self.sampler.fanouts))
-        sample = sampler.sample(seeds, Generator())
+        sample = self.all_edges.sample(seeds, Generator())
         return self.features(sample.nodes), sample.graph, sample.nodes
 
     def features(self, nodes: Tensor) -> Tensor:
@@ -158,7 +160,9 @@ class NodeArrays(Data):
         folder = self._folder()
         x = memory_map(folder / "x.npy")
         edges = sorted_edges(folder, len(x), directed=self.directed)
-        return ArrayGraph(folder, x, NeighbourSampler(edges, self.fanouts), standard)
+        sampler = NeighbourSampler(edges, self.fanouts)
+        all_edges = sampler.with_fanouts([-1] * len(self.fanouts))
+        return ArrayGraph(folder, x, sampler, all_edges, standard)
 
     def _folder(self) -> Path:
         what = "a folder with x.npy, y.npy and edge_index.npy"

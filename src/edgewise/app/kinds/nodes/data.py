@@ -122,10 +122,17 @@ class NodeData(Data):
             )
 
     def node_splits(
-        self, x: Tensor, graph: Graph, y: Tensor, nodes: Mapping[str, Tensor]
+        self,
+        x: Tensor,
+        graph: Graph,
+        y: Tensor,
+        nodes: Mapping[str, Tensor],
+        argument: str = "data",
     ) -> dict[str, Split]:
-        """Return the splits with targets ``y [N, ...]`` of ``nodes``, by name."""
-        check_graph_memory(len(x), graph.num_edges, self.fanouts)
+        """Return the splits with targets ``y [N, ...]`` of ``nodes``, by name; ``argument`` names
+        the graph in errors.
+        """
+        check_graph_memory(argument, len(x), graph.num_edges, self.fanouts)
         splits = {name: node_split(x, graph, y[index], index) for name, index in nodes.items()}
         if self.unlabelled:
             splits["train"] = semi_supervised_split(x, graph, y, nodes["train"])

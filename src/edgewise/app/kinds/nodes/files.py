@@ -327,7 +327,7 @@ class NodeFiles(NodeData):
                 got="numbers to predict",
                 remedy="use the recipe nodes, or --data.task_type classification",
             )
-        splits = self.node_splits(x, node_graph.graph, y, indices)
+        splits = self.node_splits(x, node_graph.graph, y, indices, "data.nodes")
         preprocessing = graph_record(node_graph, labels) | {
             "features": nodes.names,
             "column": nodes.id_column,
