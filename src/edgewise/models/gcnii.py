@@ -50,7 +50,9 @@ class GCNIILayer(GraphLayer):
         hidden = aggregate(x.unsqueeze(-2), graph, weight=weight).squeeze(-2)
         hidden = torch.add(hidden, initial, alpha=self.alpha)
         identity = torch.eye(len(self.linear.weight), dtype=x.dtype, device=x.device)
-        return F.linear(hidden, torch.lerp(identity, self.linear.weight, self.beta))
+        mapping = torch.lerp(identity, self.linear.weight, self.beta)
+        out: Tensor = F.linear(hidden, mapping)
+        return out
 
 
 class GCNII(GraphLayer):
