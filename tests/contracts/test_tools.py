@@ -133,7 +133,9 @@ def test_linear_maps_may_be_quantised(name: str) -> None:
     assert plain == []
     with torch.no_grad():
         expected, out = model(*inputs), quantised(*inputs)
-    assert (out - expected).norm() <= 0.2 * expected.norm()
+    # Products of layers multiply the errors of their factors.
+    limit = 0.4 if name == "polynormer" else 0.2
+    assert (out - expected).norm() <= limit * expected.norm()
 
 
 @pytest.mark.slow(every=6)

@@ -80,7 +80,7 @@ def other_operations() -> None:
     divided = distributed.partition(graphs.window(1), 5)
     with refused("graph", expected="5 targets and 5 sources", got="4 targets", remedy="number"):
         models.graph_transformer(8, 3)(x[:4], divided)
-    with refused("graph", expected="on one process", got="process", remedy="TransformerLayer"):
+    with refused("graph", expected="on one process", got="process", remedy="sums and attention"):
         ew.attend_with_lse(*[x.view(5, 2, 4)] * 3, divided)
     divided = distributed.partition(graphs.window(1), 5, by="ring")
     with refused("graph", expected="on one process", got="process", remedy="halo"):

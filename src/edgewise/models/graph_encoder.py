@@ -117,7 +117,7 @@ class GraphEncoder(GraphLayer):
 
         ``positions`` is ``model.position.code(graph)``, if computed before.
         """
-        if x.dim() != 2 and not self.accepts_leading_dims:
+        if x.dim() > 2 and not self.accepts_leading_dims:
             raise ArgumentError(
                 "x",
                 expected="node features [N, F]",

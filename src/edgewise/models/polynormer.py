@@ -157,7 +157,8 @@ class Polynormer(GraphEncoder):
         self.global_layers = nn.ModuleList(GlobalLayer(width, heads) for _ in range(global_depth))
         self.output = nn.Linear(width, width)  # O in the formula above
         self.global_dropout = nn.Dropout(global_dropout)
-        self.local_head, self.head = nn.Linear(width, out_width), nn.Linear(width, out_width)
+        self.head = nn.Linear(width, out_width)
+        self.local_head = nn.Linear(width, out_width) if local_calls else None
         self.local_calls = local_calls
         self.register_buffer("calls", torch.zeros((), dtype=torch.long))
 
@@ -181,7 +182,9 @@ class Polynormer(GraphEncoder):
         return bool(self.local_calls) and bool(self.calls <= self.local_calls)
 
     def output_head(self) -> nn.Module:
-        return self.local_head if self.is_local() else self.head
+        if self.local_head is None or not self.is_local():
+            return self.head
+        return self.local_head
 
 
 polynormer = model_factory(Polynormer, depth=0, global_depth=0, local_calls=0)
