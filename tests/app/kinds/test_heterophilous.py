@@ -20,7 +20,10 @@ from tests.places import needs
 @needs("heterophilous")
 @pytest.mark.parametrize(
     ("name", "nodes", "edges", "width"),
-    [("minesweeper", 10_000, 78_804, 7), ("tolokers", 11_758, 1_038_000, 10)],
+    [
+        ("minesweeper", 10_000, 78_804, 7),
+        pytest.param("tolokers", 11_758, 1_038_000, 10, marks=pytest.mark.slow),
+    ],
 )
 def test_the_graph_and_its_splits(name, nodes, edges, width) -> None:
     folds = [Heterophilous(name, fold).load() for fold in (0, 9)]

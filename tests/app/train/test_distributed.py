@@ -66,6 +66,7 @@ def test_two_processes_give_the_curve_of_one_with_twice_the_batch(tmp_path: Path
     assert metrics["test/accuracy"] == pytest.approx(one.read_json("metrics.json")["test/accuracy"])
 
 
+@pytest.mark.slow
 def test_stopped_by_ctrl_c_they_save_together_and_go_on(tmp_path: Path) -> None:
     random = {**TWO, "data.warp": 0.1, "model.dropout": 0.2, "trainer.save_every": 0.2}
     train(with_values(RECIPE, random), tmp_path / "whole")

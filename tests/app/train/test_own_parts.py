@@ -277,6 +277,7 @@ class Broken(Columns):
         raise RuntimeError("of the user's own")
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_in_a_data_set_is_its_own(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="of the user's own"):
         go(tmp_path / "run", {**loaders(), "train": DataLoader(Broken(input=[0]))})
