@@ -171,7 +171,7 @@ class HaloPartition(TargetPartition):
     def with_self_loops(self) -> HaloPartition:
         """Return a partition with self-loops for the nodes that have none; all processes call it.
 
-        Existing edges come first in their order.
+        The self-loops come after the other edges, which keep their order.
         """
         return self.derived(_with_self_loops)  # type: ignore[no-any-return]
 

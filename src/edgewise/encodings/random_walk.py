@@ -15,6 +15,9 @@ representations, 2022; Ma et al., Graph inductive biases in Transformers without
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import accumulate, repeat
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -48,11 +51,8 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     code = torch.zeros(graph.num_targets, steps, dtype=torch.double, device=graph.device)
     for members in members_by_size(graph):
         step = members.walk()
-        power = step
-        for t in range(steps):
+        for t, power in enumerate(_powers(step, step, steps)):
             code[members.nodes, t] = power.diagonal(dim1=1, dim2=2)
-            if t + 1 < steps:
-                power = power @ step
     return code.float()
 
 
@@ -79,13 +79,16 @@ def relative_random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     code = torch.zeros(count, steps, dtype=torch.double, device=graph.device)
     for members in members_by_size(graph):
         step = members.walk()
-        power = torch.eye(step.shape[1], dtype=step.dtype, device=step.device).expand_as(step)
+        start = torch.eye(step.shape[1], dtype=step.dtype, device=step.device).expand_as(step)
         pairs = pair_index(graph, members)
-        for t in range(steps):
+        for t, power in enumerate(_powers(start, step, steps)):
             code[pairs, t] = power.flatten(1)
-            if t + 1 < steps:
-                power = power @ step
     return code.float()
+
+
+def _powers(first: Tensor, step: Tensor, count: int) -> Iterator[Tensor]:
+    """Yield ``count`` matrices: the first, and each multiplied by ``step``."""
+    return accumulate(repeat(step, count - 1), torch.matmul, initial=first)
 
 
 class RandomWalk(GraphEncoding):

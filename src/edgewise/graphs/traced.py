@@ -29,16 +29,16 @@ def _bind_while_tracing(pattern: Pattern, num_targets: int, num_sources: int) ->
     # A pattern that the compiled code itself creates has fields without values.
     if is_dataclass(pattern) and any(f.name not in vars(pattern) for f in fields(pattern)):
         return None
-    graph = pattern.bind(num_targets, num_sources)
-    name = f"graph_{id(graph)}"
-    setattr(TRACED, name, graph)
-    return name
+    return _store(pattern.bind(num_targets, num_sources))
 
 
 @while_tracing
 def _call_while_tracing(function: Callable[..., object], *args: object) -> str:
     """Store ``function(*args)`` on ``TRACED``, and return the attribute's name."""
-    result = function(*args)
+    return _store(function(*args))
+
+
+def _store(result: object) -> str:
     name = f"result_{id(result)}"
     setattr(TRACED, name, result)
     return name

@@ -135,11 +135,11 @@ class TriplePredictor(nn.Module):
                 got=counted(graph.num_targets, "node"),
                 remedy="build the model with the number of nodes of the graph",
             )
+        if not has_values(questions) or not questions.numel():
+            return
+        smallest, largest = torch.stack(questions.aminmax(dim=1)).tolist()  # One wait for a GPU.
         limits = {"nodes": self.num_nodes, "relations": len(self.relation)}
-        for row, (name, limit) in zip(questions, limits.items(), strict=True):
-            if not has_values(row) or not row.numel():
-                continue
-            least, most = int(row.min()), int(row.max())
+        for (name, limit), least, most in zip(limits.items(), smallest, largest, strict=True):
             if least < 0 or most >= limit:
                 raise ArgumentError(
                     "questions",

@@ -122,11 +122,10 @@ def typed_transformer(
         )
         for _ in range(depth)
     ]
-    head = nn.Linear(width, out_width)
     return GraphSequential(
         TypedInput(in_width, width, node_types),
         Dropout(dropout),
         *layers,
         nn.LayerNorm(width),
-        head,
+        nn.Linear(width, out_width),
     )

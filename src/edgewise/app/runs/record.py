@@ -183,7 +183,7 @@ def differences(recorded: Recipe, recipe: Recipe) -> list[str]:
         return [f"recipe: {recorded.name} in the run, {recipe.name} now"]
     before, fields = fields_of(recorded), fields_of(recipe)
     ignored = {*DECIDES_NOTHING}
-    if _step_size(before) == _step_size(fields) is not None:
+    if _asked_step_size(before) == _asked_step_size(fields) is not None:
         ignored |= {*DIVIDES}
     return [
         f"{name}: {show_value(field.value)} in the run, {show_value(fields[name].value)} now"
@@ -192,8 +192,10 @@ def differences(recorded: Recipe, recipe: Recipe) -> list[str]:
     ]
 
 
-def _step_size(fields: Mapping[str, Field]) -> int | None:
-    """Return the number of examples of a step of all processes; None for data without batches."""
+def _asked_step_size(fields: Mapping[str, Field]) -> int | None:
+    """Return the number of examples of a step of all processes by the fields; None for data without
+    batches. The data may limit the size of a batch, so :func:`check_step` compares the real number.
+    """
     if "data.batch_size" not in fields:
         return None
     names = ("data.batch_size", "trainer.devices", "trainer.tensor_parallel")

@@ -59,7 +59,8 @@ class TripleSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class Triples(Data):
-    """Base class of triples (head, relation, tail); the held-out entity is ranked among all.
+    """Base class of triples (head, relation, tail). Head and tail of a held-out triple are ranked
+    among all entities.
 
     Each triple asks two questions: (head, relation, ?), and (?, relation, tail), which is asked as
     (tail, reversed relation, ?). Each training batch asks for some of the training triples and uses
