@@ -7,7 +7,7 @@ WORKERS ?= 2
 # Without bytecode, each of the tests' processes would compile PyTorch and Lightning again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: site links page gpu-check gpu-mutations arm-check install demo test test-all fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
+.PHONY: site links page gpu-check gpu-mutations arm-check install demo test quick-tests test-all fuzz lint pictures results accuracy learns native bench bench-picture sanitize clean
 
 install: $(VENV)/.installed
 
@@ -25,9 +25,13 @@ demo: install
 	  "window(1) | hubs([0])" "complete()" --seeds 3 --workers $(WORKERS) --test --out runs/demo
 	$(BIN)/python -m edgewise_examples.row_picture runs/demo
 
-# Eight to nine minutes of processor time. Each worker begins with tests in a row, whose imports and
-# trained models the other then need not make, too.
-test: install lint
+# Eight to nine minutes of processor time. mypy has one process, so it runs beside the tests.
+test: install
+	$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+
+# Each worker begins with tests in a row, whose imports and trained models the other then need not
+# make, too.
+quick-tests: install
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 # Slow tests, too.

@@ -12,5 +12,6 @@ pytest.importorskip("lightning")
 pytest.importorskip("sklearn")
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_as_an_unbroken_one(tmp_path: Path) -> None:
     assert fuzz(kills=2, seed=0, folder=tmp_path, runs=("digits",)) >= 1

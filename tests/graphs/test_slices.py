@@ -34,6 +34,7 @@ def graphs_of(spec: Spec) -> list[Graph]:
     return [spec.bind(*size) for size in sizes if spec.matrix(*size) is not None]
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_slices_are_those_of_the_edge_list(spec: Spec) -> None:
     for graph in graphs_of(spec):

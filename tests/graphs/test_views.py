@@ -31,6 +31,7 @@ def test_every_listed_pattern_is_specified() -> None:
     assert specified == set(graphs.PATTERNS)
 
 
+@pytest.mark.slow(every=3)
 @pytest.mark.parametrize("spec", EVERY, ids=str)
 def test_pattern(spec: Spec) -> None:
     for sizes in ALL_SIZES:

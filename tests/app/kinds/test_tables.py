@@ -217,6 +217,7 @@ def test_numbers_are_standardised_and_missing_ones_are_a_value(tmp_path: Path) -
     assert (x[~dates & (cells[:, 0] != 2), 1] == 0).all()
 
 
+@pytest.mark.slow
 def test_databases_and_files_of_other_formats_are_the_same(tmp_path: Path) -> None:
     pytest.importorskip("sqlalchemy")
     pytest.importorskip("pyarrow")
