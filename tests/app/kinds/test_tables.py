@@ -380,6 +380,7 @@ def test_a_number_is_predicted_from_another_table(tmp_path: Path) -> None:
         find("tables"), data=data(write(tmp_path / "town", tables), target="people.age")
     )
     train(with_values(recipe, SMALL), tmp_path / "run")
+    assert len(list(baselines(recipe))) == 2
     answers = edgewise.load(tmp_path / "run").predict(str(tmp_path / "town"))
     assert all(isinstance(answer["age"], float) for answer in answers)
     # A row of a table without a time column sees all rows.

@@ -20,7 +20,7 @@ from edgewise.app.train.baseline import Candidate, Score, batches_of
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.column_baselines import columns_of, fit_columns
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.splits import Split, Splits
+from edgewise.app.train.splits import Splits
 from edgewise.app.train.tree_baselines import LEAVES, boosted_trees
 
 ALL = 2**31  # All rows that refer to a row, not only the latest.
@@ -31,24 +31,24 @@ def candidates(recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     columns = columns_of(splits, recipe)
     loss = "log_loss" if columns[0].classes else "squared_error"
     for name, features in (("its own table", own_features), ("joined counts", joined_features)):
-        read = cache(partial(_read, features))
+        read = cache(partial(_read, features, splits))
         for leaves in LEAVES:
             make = partial(boosted_trees, loss, leaves)
-            fit = partial(_fitted, splits, columns, read, make, features)
+            fit = partial(_fitted, columns, read, make, features)
             yield Candidate(f"gradient-boosted trees on {name}", f"{leaves} leaves", fit)
 
 
 Features = Callable[[Batch], np.ndarray]
 
 
-def _read(features: Features, split: Split) -> tuple[np.ndarray, np.ndarray]:
-    batches = list(batches_of(split))
+def _read(features: Features, splits: Splits, name: str) -> tuple[np.ndarray, np.ndarray]:
+    batches = list(batches_of(splits.train if name == "train" else splits.val))
     target = torch.cat([batch.target for batch in batches]).numpy()
     return np.concatenate([features(batch) for batch in batches]), target
 
 
-def _fitted(splits: Splits, columns: Any, read: Any, make: Any, features: Features) -> Score:
-    (x, y), (val_x, val_y) = read(splits.train), read(splits.val)
+def _fitted(columns: Any, read: Any, make: Any, features: Features) -> Score:
+    (x, y), (val_x, val_y) = read("train"), read("val")
     has_values = ~np.isnan(x).all(axis=0)  # scikit-learn cannot bin a column of missing values.
     val = val_x[:, has_values], val_y
     outputs = fit_columns(make, columns, x[:, has_values], y, val)
