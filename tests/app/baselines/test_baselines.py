@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
 import re
 import sys
 from collections import defaultdict
@@ -302,6 +303,20 @@ def test_tags_of_known_and_unknown_words(tmp_path):
     fields = {f"data.{field}": str(tmp_path / f"{name}.txt") for field, name in paths.items()}
     found = measured("tags", **fields, **{"data.kind": "words"})
     assert found["most frequent tag of a word"].metrics["test/accuracy"] == pytest.approx(6 / 7)
+
+
+def test_tags_of_nearby_words(tmp_path):
+    """The tag is the word before in the same sentence, or S for the first word."""
+    draw = random.Random(0)
+    sentences = [[draw.choice("ab") for _ in range(draw.randint(1, 6))] for _ in range(120)]
+    text = "\n".join(
+        "".join(f"{word}\t{tag}\n" for word, tag in zip(words, ["S", *words], strict=False))
+        for words in sentences
+    )
+    (tmp_path / "tags.txt").write_text(text)
+    found = measured("tags", **{"data.path": str(tmp_path / "tags.txt"), "data.kind": "words"})
+    assert found["logistic regression on nearby words"].metrics["test/accuracy"] == 1
+    assert found["most frequent tag of a word"].metrics["test/accuracy"] < 0.7
 
 
 def test_texts_by_their_words(tmp_path):

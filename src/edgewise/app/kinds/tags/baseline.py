@@ -1,24 +1,42 @@
-"""Baseline of tagging: the most frequent tag of each word."""
+"""Baselines of tagging: the most frequent tag of each word, and a linear model of nearby words."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse import csr_matrix, hstack
+from sklearn.linear_model import SGDClassifier
 from torch import Tensor
 
-from edgewise.app.train.baseline import Candidate, Score, batches_of
+from edgewise._utils.ragged import segment_index
+from edgewise.app.train.baseline import Candidate, Score, batches_of, fit_classifier
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.recipe import Recipe
-from edgewise.app.train.splits import Splits
+from edgewise.app.train.splits import Split, Splits
+from edgewise.app.train.text.baselines import ids_of
 
 Word = tuple[int, ...]
+RADII = (1, 2, 8)
+"""Settings: nearby words on either side."""
+PENALTIES = (1e-5, 1e-4, 1e-3)
+QUICK_TOKENS = 100_000
+"""Tokens of the training set with which all linear models take about fifteen seconds."""
 
 
 def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
-    """Yield the baseline, which has no settings."""
-    yield Candidate("most frequent tag of a word", "", lambda: _fitted(splits))
+    """Yield the most frequent tags, then linear models with each setting."""
+    yield Candidate("most frequent tag of a word", "", lambda: _most_frequent(splits))
+    slow = splits.train.lengths is not None and int(splits.train.lengths.sum()) > QUICK_TOKENS
+    for radius, penalty in product(RADII, PENALTIES):
+        setting = f"{radius} on either side, penalty {penalty:g}"
+        fit = partial(_linear, splits, radius, penalty)
+        yield Candidate("logistic regression on nearby words", setting, fit, slow)
 
 
 def words_of(batch: Batch) -> list[Word]:
@@ -28,7 +46,7 @@ def words_of(batch: Batch) -> list[Word]:
     return [tuple(word.tolist()) for word in ids.flatten().split(sizes.tolist())]
 
 
-def _fitted(splits: Splits) -> Score:
+def _most_frequent(splits: Splits) -> Score:
     count: dict[Word, Counter[int]] = defaultdict(Counter)
     for batch in batches_of(splits.train):
         for word, tag in zip(words_of(batch), batch.target.tolist(), strict=True):
@@ -44,3 +62,38 @@ def _fitted(splits: Splits) -> Score:
         return torch.nn.functional.one_hot(tags, splits.model_arguments["out_width"]).float()
 
     return score
+
+
+def _linear(splits: Splits, radius: int, penalty: float) -> Score:
+    features = partial(nearby_words, radius, splits.model_arguments["vocab_size"])
+    # Stochastic gradients, because the other solvers are slow for many words.
+    model = SGDClassifier(loss="log_loss", alpha=penalty, average=True, random_state=0)
+    read = partial(_read, splits.train, features)
+    return fit_classifier(model, read, features, splits.model_arguments["out_width"])
+
+
+def _read(split: Split, features: Callable[[Batch], Any]) -> tuple[Any, np.ndarray]:
+    batch = split.make(torch.arange(split.count))
+    return features(batch), batch.target.numpy()
+
+
+def nearby_words(radius: int, vocab_size: int, batch: Batch) -> Any:
+    """Return the counts of each token in each word and in the words around it in its sentence,
+    ``[words, (2 radius + 1) vocab_size]``, as a sparse matrix.
+    """
+    tokens, sizes = batch.inputs
+    sentences = ids_of(tokens)
+    ids = np.concatenate(sentences).astype(np.int64)
+    word = segment_index(sizes).numpy()
+    counts = csr_matrix((np.ones(len(ids), np.float32), (word, ids)), (len(sizes), vocab_size))
+    first = (sizes.cumsum(0) - sizes).numpy()
+    sentence = np.repeat(np.arange(len(sentences)), [len(row) for row in sentences])[first]
+    row = np.arange(len(sizes))
+    blocks = []
+    for offset in range(-radius, radius + 1):
+        near = row + offset
+        inside = (near >= 0) & (near < len(row))
+        inside[inside] = sentence[near[inside]] == sentence[inside]
+        ones = np.ones(inside.sum(), np.float32)
+        blocks.append(csr_matrix((ones, (row[inside], near[inside])), (len(row),) * 2) @ counts)
+    return hstack(blocks, format="csr")
