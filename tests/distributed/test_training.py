@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -41,8 +43,16 @@ class Stop(Exception):
     """Of all processes, at the same step."""
 
 
-def run(values: dict[str, Any], path: Path, stop: int | None = None, resume: bool = False) -> None:
-    """Train as one of the processes that torchrun starts; end at the start of step ``stop``."""
+def run(
+    values: dict[str, Any],
+    path: Path,
+    stop: int | None = None,
+    resume: bool = False,
+    killed: int | None = None,
+) -> None:
+    """Train as one of the processes that torchrun starts; at the start of step ``stop``, process
+    ``killed`` is killed, or all processes end.
+    """
     count = dist.get_world_size() if dist.is_initialized() else 1
     variables = {"RANK": "0"}
     if count > 1:
@@ -53,8 +63,10 @@ def run(values: dict[str, Any], path: Path, stop: int | None = None, resume: boo
     original = TrainingModule.training_step
 
     def training_step(self: TrainingModule, batch: Any, batch_idx: int) -> torch.Tensor:
-        if self.global_step == stop:
+        if self.global_step == stop and killed is None:
             raise Stop
+        if self.global_step == stop and killed == dist.get_rank():
+            os.kill(os.getpid(), signal.SIGKILL)
         return original(self, batch, batch_idx)
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():

@@ -109,7 +109,7 @@ def train_on_splits(
         record = to_record(recipe)  # This raises an error if the run could not be resumed from it.
         record[STEP] = _step_size(recipe, splits)
         if resume:
-            check_step(folder, record[STEP])
+            check_step(folder, recipe, record[STEP])
         if isinstance(splits, TextSplits):
             record["vocabulary"] = vocabulary_hash(splits.tokenizer)
     if note := fine_tuning_note(recipe):
