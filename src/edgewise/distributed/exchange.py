@@ -29,7 +29,13 @@ LOST = re.compile(
 
 @contextmanager
 def communicating() -> Iterator[None]:
-    """In a ``with`` block, replace errors of the network by a ProcessError."""
+    """In a ``with`` block, replace errors of the network by a ProcessError.
+
+    Example:
+        >>> from edgewise import distributed
+        >>> with distributed.communicating():  # doctest: +SKIP
+        ...     loss.backward()  # DistributedDataParallel sends the gradients
+    """
     try:
         yield
     except RuntimeError as error:
