@@ -40,7 +40,8 @@ def communicating() -> Iterator[None]:
         yield
     except RuntimeError as error:
         # gloo raises plain RuntimeErrors; others, such as a lack of memory, are of this process.
-        if not (isinstance(error, dist.DistError) or LOST.search(str(error))):
+        is_lost = isinstance(error, dist.DistError) or LOST.search(str(error))
+        if isinstance(error, ProcessError) or not is_lost:
             raise
         reason = str(error).split(". This is typically", 1)[0]
         raise ProcessError(
