@@ -264,8 +264,10 @@ def test_other_errors_are_unchanged(two: Processes) -> None:
     two.results(send_from_the_cpu_in_a_group_of_gpus)
     with pytest.raises(torch.OutOfMemoryError, match="no memory"), communicating():
         raise torch.OutOfMemoryError("no memory")
-    with pytest.raises(distributed.ProcessError, match="NCCL"), communicating():
+    lost = pytest.raises(distributed.ProcessError, match="NCCL")
+    with lost as raised, communicating(), communicating():
         raise dist.DistBackendError("NCCL error")
+    assert str(raised.value).count("another process has ended") == 1
 
 
 def devices_of_sent_indices() -> list[str]:

@@ -22,7 +22,8 @@ OVERHEAD = 4096
 @pytest.mark.parametrize("way", ["halo", "heads", "ring"])
 def test_reported_bytes_are_sent(two: Processes, way: str) -> None:
     torch.manual_seed(0)
-    for pattern in (random_edges(2000, 2000, 4000), graphs.window(5), graphs.causal()):
+    hub = graphs.window(5) | graphs.hubs([0])
+    for pattern in (random_edges(2000, 2000, 4000), graphs.window(5), hub, graphs.causal()):
         for _, forward, sent, backward, returned in two.results(measure, pattern, 2000, 4, 8, way):
             assert 0 <= sent - forward < OVERHEAD
             assert 0 <= returned - backward < OVERHEAD

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +17,9 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
+from edgewise import ArgumentError
 from edgewise.app.kinds import find
+from edgewise.app.kinds.links import EdgeList
 from edgewise.app.runs import train, with_values
 from edgewise.app.train import RunFolder, TrainingModule, callbacks
 from edgewise.app.train.process import rank_and_world_size
@@ -41,8 +49,9 @@ class Stop(Exception):
     """Of all processes, at the same step."""
 
 
-def run(values: dict[str, Any], path: Path, stop: int | None = None, resume: bool = False) -> None:
-    """Train as one of the processes that torchrun starts; end at the start of step ``stop``."""
+@contextmanager
+def as_torchrun() -> Iterator[pytest.MonkeyPatch]:
+    """Set the variables of torchrun for a process of a group, and ignore warnings."""
     count = dist.get_world_size() if dist.is_initialized() else 1
     variables = {"RANK": "0"}
     if count > 1:
@@ -50,26 +59,43 @@ def run(values: dict[str, Any], path: Path, stop: int | None = None, resume: boo
         variables = {"RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "localhost"}
         variables |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
         variables["MASTER_PORT"] = "1"  # The process group exists.
-    original = TrainingModule.training_step
-
-    def training_step(self: TrainingModule, batch: Any, batch_idx: int) -> torch.Tensor:
-        if self.global_step == stop:
-            raise Stop
-        return original(self, batch, batch_idx)
-
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, value in variables.items():
             patch.setenv(name, value)
         rank_and_world_size.cache_clear()
+        try:
+            yield patch
+        finally:
+            rank_and_world_size.cache_clear()
+
+
+def run(
+    values: dict[str, Any],
+    path: Path,
+    stop: int | None = None,
+    resume: bool = False,
+    killed: int | None = None,
+) -> None:
+    """Train as one of the processes that torchrun starts; at the start of step ``stop``, process
+    ``killed`` is killed, or all processes end.
+    """
+    original = TrainingModule.training_step
+
+    def training_step(self: TrainingModule, batch: Any, batch_idx: int) -> torch.Tensor:
+        if self.global_step == stop and killed is None:
+            raise Stop
+        if self.global_step == stop and killed == dist.get_rank():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(self, batch, batch_idx)
+
+    with as_torchrun() as patch:
         patch.setattr(callbacks, "INTERVAL_FACTOR", 0)
         patch.setattr(TrainingModule, "training_step", training_step)
         try:
             train(with_values(RECIPE, values), path, resume=resume)
         except Stop:
             assert stop is not None
-        finally:
-            rank_and_world_size.cache_clear()
 
 
 def assert_close(path: Path, other: Path, *, rel: float = 1e-3) -> None:
@@ -85,6 +111,28 @@ def assert_close(path: Path, other: Path, *, rel: float = 1e-3) -> None:
         if name.endswith("key.bias"):  # Its gradient is rounding alone.
             continue
         torch.testing.assert_close(weight, wanted[name], atol=2e-4, rtol=2e-3)
+
+
+def train_on_another_file(folder: Path) -> None:
+    """Train on one of two files, as two machines whose files differ."""
+    rank = dist.get_rank()
+    for number in range(2):
+        links = [f"{i} {(i + 1 + j) % 40}\n" for i in range(40 - 20 * number) for j in range(3)]
+        if rank == 0:
+            (folder / f"{number}.txt").write_text("".join(links))
+    dist.barrier()
+    with as_torchrun():
+        train(
+            replace(find("links"), data=EdgeList(path=str(folder / f"{rank}.txt"))), folder / "run"
+        )
+
+
+def test_machines_with_other_files_end_with_one_error(two: Processes, tmp_path: Path) -> None:
+    first, second = two.run(train_on_another_file, tmp_path)
+    assert isinstance(first, ArgumentError), first
+    assert str(first) == str(second)
+    assert re.search("102 train examples on process 0 and 51 on process 1", str(first)), str(first)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(scope="module")

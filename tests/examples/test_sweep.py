@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from edgewise.app.train import RunFolder
+
 pytest.importorskip("submitit")
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "scripts" / "sweep.py"
@@ -20,8 +22,13 @@ def test_sweep(
     fields = ["optimizer.lr=0.0001,0.01", "trainer.epochs=1"]
     words = [str(SCRIPT), "digits", str(tmp_path), *fields, "--cluster", "local"]
     monkeypatch.setattr(sys, "argv", words)
+    times = []
     for _ in range(2):  # The second sweep finds both runs.
         runpy.run_path(str(SCRIPT), run_name="__main__")
-        best, other = capsys.readouterr().out.splitlines()
-        assert best.endswith("optimizer.lr=0.01 trainer.epochs=1")
-        assert float(best.split()[0]) < float(other.split()[0])
+        printed = capsys.readouterr().out.splitlines()
+        runs = [RunFolder(path) for path in tmp_path.glob("optimizer.lr=*_trainer.epochs=1")]
+        losses = [(run.read_metrics()["val/loss"], run.path.name.replace("_", " ")) for run in runs]
+        assert printed == [f"{loss:.4f}  {label}" for loss, label in sorted(losses)]
+        assert len(runs) == 2
+        times.append([(run.path / "metrics.json").stat().st_mtime_ns for run in runs])
+    assert times[0] == times[1]

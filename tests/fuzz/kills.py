@@ -12,6 +12,7 @@ import random
 import signal
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from edgewise import models
 from edgewise.app.kinds import find
 from edgewise.app.kinds.language import LanguageModeling, TextFiles
+from edgewise.app.kinds.links import EdgeList
 from edgewise.app.runs import train, train_seeds, with_values
 from edgewise.app.train import CosineSchedule, OptimizerSettings, Recipe, TrainerSettings
 from tests import forked
@@ -61,16 +63,29 @@ def text(folder: Path) -> Recipe:
     return with_values(recipe, {**TRAINER, **SMALL, "trainer.epochs": 4})
 
 
+def sampled(folder: Path) -> Recipe:
+    """Links, whose batches have sampled neighbourhoods and sampled negatives."""
+    source = folder / "links.txt"
+    if not source.exists():
+        draw = random.Random(0)
+        links = {tuple(sorted(draw.sample(range(300), 2))) for _ in range(3000)}
+        source.write_text("".join(f"{a} {b}\n" for a, b in sorted(links)))
+    data = EdgeList(path=str(source), fanouts=(3, 3), batch_size=20)
+    fields = {**TRAINER, "trainer.epochs": 2, "model.width": 16, "model.dropout": 0.2}
+    return with_values(replace(find("links"), data=data), fields)
+
+
 def run(what: str, folder: Path, out: Path) -> None:
     """Train, or go on where there is something to go on with."""
     started = (out / "recipe.json").exists()
     if what == "seeds":
         train_seeds(with_values(digits(), {"trainer.epochs": 3}), 2, out, resume=started)
     else:
-        train({"digits": digits, "text": partial(text, folder)}[what](), out, resume=started)
+        recipes = {"text": partial(text, folder), "sampled": partial(sampled, folder)}
+        train(recipes.get(what, digits)(), out, resume=started)
 
 
-RUNS = ("digits", "text", "seeds")
+RUNS = ("digits", "text", "sampled", "seeds")
 
 
 def start(what: str, folder: Path, out: Path) -> ForkServerProcess:

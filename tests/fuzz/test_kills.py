@@ -13,5 +13,6 @@ pytest.importorskip("sklearn")
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_as_an_unbroken_one(tmp_path: Path) -> None:
-    assert fuzz(kills=2, seed=0, folder=tmp_path, runs=("digits",)) >= 1
+@pytest.mark.parametrize("run", ["digits", "sampled"])
+def test_a_killed_run_ends_as_an_unbroken_one(tmp_path: Path, run: str) -> None:
+    assert fuzz(kills=2, seed=0, folder=tmp_path, runs=(run,)) >= 1

@@ -29,12 +29,19 @@ LOST = re.compile(
 
 @contextmanager
 def communicating() -> Iterator[None]:
-    """In a ``with`` block, replace errors of the network by a ProcessError."""
+    """In a ``with`` block, replace errors of the network by a ProcessError.
+
+    Example:
+        >>> from edgewise import distributed
+        >>> with distributed.communicating():  # doctest: +SKIP
+        ...     loss.backward()  # DistributedDataParallel sends the gradients
+    """
     try:
         yield
     except RuntimeError as error:
         # gloo raises plain RuntimeErrors; others, such as a lack of memory, are of this process.
-        if not (isinstance(error, dist.DistError) or LOST.search(str(error))):
+        is_lost = isinstance(error, dist.DistError) or LOST.search(str(error))
+        if isinstance(error, ProcessError) or not is_lost:
             raise
         reason = str(error).split(". This is typically", 1)[0]
         raise ProcessError(

@@ -21,9 +21,12 @@ import torch
 import edgewise
 from edgewise._utils.errors import MissingDataError
 from edgewise.app.cli import main
+from edgewise.app.files.table import Table
 from edgewise.app.kinds import find
 from edgewise.app.kinds.tables import Shop, Tables
+from edgewise.app.kinds.tables import columns as tables_columns
 from edgewise.app.kinds.tables.baseline import joined_features, own_features
+from edgewise.app.kinds.tables.columns import Column
 from edgewise.app.kinds.tables.data import RelationalBatch
 from edgewise.app.kinds.tables.files import read_database
 from edgewise.app.kinds.tables.keys import Keys, find_keys
@@ -215,6 +218,19 @@ def test_numbers_are_standardised_and_missing_ones_are_a_value(tmp_path: Path) -
     dates = cells[:, 0] == 4  # visits.at: its distance from the date of the question is at least 0
     assert (x[dates, 1] > 0).all()
     assert (x[~dates & (cells[:, 0] != 2), 1] == 0).all()
+
+
+def test_each_column_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    numbers_of = tables_columns._numbers_of
+
+    def counting(table: Table, column: Column) -> np.ndarray:
+        parsed.append(f"{column.table}.{column.name}")
+        return numbers_of(table, column)
+
+    monkeypatch.setattr(tables_columns, "_numbers_of", counting)
+    data(write(tmp_path)).load()
+    assert sorted(parsed) == ["people.age", "people.asked", "visits.at"]
 
 
 @pytest.mark.slow

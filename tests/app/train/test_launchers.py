@@ -126,6 +126,12 @@ def srun(arguments: list[str]) -> list[subprocess.Popen[str]]:
     ]
 
 
+def finish(tasks: list[subprocess.Popen[str]]) -> None:
+    """Wait for all tasks, which must not fail."""
+    said = [task.communicate() for task in tasks]
+    assert [task.returncode for task in tasks] == [0, 0], said
+
+
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "ours"
@@ -153,9 +159,7 @@ def test_torchrun(tmp_path: Path, ours: Path) -> None:
 
 @pytest.mark.slow
 def test_srun(tmp_path: Path, ours: Path) -> None:
-    tasks = srun(words(tmp_path / "run"))
-    said = [task.communicate() for task in tasks]
-    assert [task.returncode for task in tasks] == [0, 0], said
+    finish(srun(words(tmp_path / "run")))
     assert_one_folder(tmp_path / "run", ours)
 
 
@@ -172,15 +176,22 @@ def test_all_processes_end_with_the_error_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_ends_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("strategy", "killed"), [("fsdp", 0), ("ddp", 1)])
+def test_a_killed_process_ends_the_other_and_loses_nothing(
+    tmp_path: Path, strategy: str, killed: int
+) -> None:
+    fields = {"trainer.strategy": strategy, "trainer.epochs": 12, "trainer.save_every": 0}
+    finish(srun(words(tmp_path / "whole", **fields)))
     folder = RunFolder(tmp_path / "run")
-    tasks = srun(words(folder.path, **{"trainer.epochs": 500, "trainer.save_every": 0}))
+    tasks = srun(words(folder.path, **fields))
     deadline = time.monotonic() + 300
     while not folder.checkpoint.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    tasks[1].send_signal(signal.SIGKILL)
-    _, said = tasks[0].communicate(timeout=120)
-    tasks[1].communicate()
-    assert tasks[0].returncode == 2
-    assert "another process has ended" in said
-    assert folder.checkpoint.exists(), "to resume from"
+        time.sleep(0.005)
+    tasks[killed].send_signal(signal.SIGKILL)
+    _, said = tasks[1 - killed].communicate(timeout=120)
+    tasks[killed].communicate()
+    assert tasks[1 - killed].returncode == 2
+    assert said.count("edgewise: ") == said.count("another process has ended") == 1
+    assert not folder.has("metrics.json"), "killed too late to test anything"
+    finish(srun([*words(folder.path, **fields), "--resume"]))
+    assert_same(folder.path, tmp_path / "whole")

@@ -30,7 +30,12 @@ from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.held_out import keep_held_out
 from edgewise.app.train.layerwise import LayerwiseBatch
 from edgewise.app.train.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
-from edgewise.app.train.process import agreed, rank_and_world_size, seed_everything
+from edgewise.app.train.process import (
+    agreed,
+    check_same_data,
+    rank_and_world_size,
+    seed_everything,
+)
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits, TextSplits
 from edgewise.app.train.target_scaling import TargetScaling
@@ -109,9 +114,11 @@ def train_on_splits(
         record = to_record(recipe)  # This raises an error if the run could not be resumed from it.
         record[STEP] = _step_size(recipe, splits)
         if resume:
-            check_step(folder, record[STEP])
+            check_step(folder, recipe, record[STEP])
         if isinstance(splits, TextSplits):
             record["vocabulary"] = vocabulary_hash(splits.tokenizer)
+    sizes = {f"{name} examples": getattr(splits, name).count for name in ("train", "val", "test")}
+    check_same_data({**sizes, "weights": sum(x.numel() for x in model.parameters())})
     if note := fine_tuning_note(recipe):
         log.info(note)
     with folder.claimed(RECIPE, record, resume=resume):

@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from edgewise._utils.errors import ArgumentError, EdgewiseError
 from edgewise.app.train.task import Task
+from edgewise.distributed.exchange import communicating
 from edgewise.graphs import from_pyg
 
 UNLABELLED = -100
@@ -207,7 +208,8 @@ def raise_explained(error: Exception) -> NoReturn:
 def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator[None]:
     """Replace errors that the model or task raises for a batch by ArgumentError with a remedy."""
     try:
-        yield
+        with communicating():  # Processes that divide the weights exchange them in the model.
+            yield
     except (EdgewiseError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, TypeError, IndexError) as error:

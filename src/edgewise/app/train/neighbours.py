@@ -88,10 +88,12 @@ class NeighbourSampler:
         self._local = torch.full((self.num_nodes,), -1, dtype=torch.int32)
 
     def with_fanouts(self, fanouts: Sequence[int]) -> NeighbourSampler:
-        """Return a sampler of the same graph with other fanouts."""
+        """Return a sampler of the same graph with other fanouts. Both use the same memory, so only
+        one of them may sample at a time.
+        """
         check_fanouts(fanouts)
         sampler = copy(self)
-        sampler.fanouts, sampler._local = list(fanouts), self._local.clone()
+        sampler.fanouts = list(fanouts)
         return sampler
 
     def sample(self, seeds: Tensor, generator: Generator) -> Neighbourhood:

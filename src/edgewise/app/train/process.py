@@ -8,7 +8,7 @@ import platform
 import random
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
@@ -172,6 +172,22 @@ def agreed() -> Iterator[None]:
             if other["message"] and not message:
                 raise EdgewiseError(
                     f"process {rank} of {len(messages)} has failed: {other['message']}"
+                )
+
+
+def check_same_data(sizes: Mapping[str, int]) -> None:
+    """Raise the same ArgumentError on all processes if their data or models have other sizes: they
+    would wait for each other in vain.
+    """
+    first, *others = all_gather(dict(sizes))
+    for rank, other in enumerate(others, 1):
+        for what, size in other.items():
+            if size != first[what]:
+                raise ArgumentError(
+                    "data",
+                    expected="the same data on all processes",
+                    got=f"{first[what]:,} {what} on process 0 and {size:,} on process {rank}",
+                    remedy="give all machines the same files",
                 )
 
 

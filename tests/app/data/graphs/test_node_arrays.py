@@ -106,6 +106,14 @@ def test_edges_are_sorted_once_and_again_when_they_change(folder, monkeypatch):
     assert edges_of(folder).tolist() == [[5, 5, 0, 1], [0, 1, 5, 5]]
 
 
+@pytest.mark.parametrize("name", ["column.bin", "pointer.npy", "source.json"])
+def test_sorted_edges_that_are_cut_short_are_sorted_again(folder, name):
+    before = edges_of(folder)
+    file = folder / "sorted" / name
+    file.write_bytes(file.read_bytes()[:-8])
+    assert torch.equal(edges_of(folder), before)
+
+
 def test_no_edges(folder):
     np.save(folder / "edge_index.npy", np.empty((2, 0), dtype=np.int64))
     assert edges_of(folder).shape == (2, 0)

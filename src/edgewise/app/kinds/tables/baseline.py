@@ -64,7 +64,7 @@ def table_features(database: EncodedRows, name: str) -> tuple[np.ndarray, np.nda
     for column in database.columns:
         if column.table != name or column.type == "row":
             continue
-        cells = cells_of(table, column)
+        cells = cells_of(database.rows.parsed, column)
         if column.type == "category":
             features.append(cells.codes[:, None] == np.arange(2, column.num_codes))
             is_date += [False] * len(column.values)

@@ -67,6 +67,23 @@ class Cells(NamedTuple):
     codes: NDArray[np.int64]
 
 
+class ParsedColumns:
+    """Tables by name, and the numbers of their columns, each of which is parsed once."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self.tables = tables
+        self._numbers: dict[tuple[str, str, Type], Numbers] = {}
+
+    def numbers(self, column: Column) -> Numbers:
+        """Return the numbers of a column, or its dates as seconds since 1970; NaN for missing cells
+        and categories.
+        """
+        key = column.table, column.name, column.type
+        if key not in self._numbers:
+            self._numbers[key] = _numbers_of(self.tables[column.table], column)
+        return self._numbers[key]
+
+
 def find_columns(tables: Mapping[str, Table], keys: Keys, target: tuple[str, str]) -> list[Column]:
     """Return the columns to read, with types; key columns and the target have no cells. Columns of
     many texts, and columns with one value, are left out with a note.
@@ -106,10 +123,7 @@ def _type_of(table: Table, name: str, column: str, is_time: bool) -> Type | None
     return "category"
 
 
-def numbers_of(table: Table, column: Column) -> Numbers:
-    """Return the numbers of a column, or its dates as seconds since 1970; NaN for missing cells and
-    categories.
-    """
+def _numbers_of(table: Table, column: Column) -> Numbers:
     numbers = np.full(len(table), np.nan)
     if column.type == "number":
         cells = table.numbers(f"{column.table}.{column.name}", [column.name], allow_missing=True)
@@ -160,16 +174,16 @@ def _readings(texts: Sequence[str], formats: Iterable[str]) -> Iterator[Numbers]
             yield np.array([(date - EPOCH).total_seconds() for date in utc])
 
 
-def read_times_of(tables: Mapping[str, Table], times: Mapping[str, str]) -> dict[str, Numbers]:
+def read_times_of(parsed: ParsedColumns, times: Mapping[str, str]) -> dict[str, Numbers]:
     """Return the times of each table with a time column: seconds since 1970, or numbers.
 
     Raises:
         ArgumentError: some columns have dates and others numbers, which cannot be compared.
     """
     columns = {name: Column(name, column, "date") for name, column in times.items()}
-    numbers = {name: numbers_of(tables[name], column) for name, column in columns.items()}
+    numbers = {name: parsed.numbers(column) for name, column in columns.items()}
     is_dated = {
-        f"{name}.{column.name}": not _holds_numbers(tables[name], column.name)
+        f"{name}.{column.name}": not _holds_numbers(parsed.tables[name], column.name)
         for name, column in columns.items()
         if not np.isnan(numbers[name]).all()
     }
@@ -194,18 +208,18 @@ def _holds_numbers(table: Table, column: str) -> bool:
     return not any(parse_dates(texts, format_) for format_ in DIGITS)
 
 
-def fitted(columns: Sequence[Column], tables: Mapping[str, Table], rows: Any) -> Iterator[Column]:
+def fitted(columns: Sequence[Column], parsed: ParsedColumns, rows: Any) -> Iterator[Column]:
     """Yield the columns with scale and values of the rows (a dict from table to row indices) that
     training examples can see.
     """
     for column in columns:
-        table, visible = tables[column.table], rows[column.table]
+        visible = rows[column.table]
         if column.type == "category":
-            cells = table.columns[column.name]
+            cells = parsed.tables[column.table].columns[column.name]
             count = Counter(cells[row].strip() for row in visible if not is_missing(cells[row]))
             yield Column(column.table, column.name, "category", values=tuple(sorted(count)))
             continue
-        numbers = numbers_of(table, column)[visible]
+        numbers = parsed.numbers(column)[visible]
         numbers = numbers[~np.isnan(numbers)]
         mean = float(numbers.mean()) if len(numbers) else 0.0
         std = float(numbers.std()) if len(numbers) else 0.0
@@ -214,8 +228,9 @@ def fitted(columns: Sequence[Column], tables: Mapping[str, Table], rows: Any) ->
         yield Column(column.table, column.name, column.type, mean, std)
 
 
-def cells_of(table: Table, column: Column) -> Cells:
+def cells_of(parsed: ParsedColumns, column: Column) -> Cells:
     """Return the cells of a column of a table, which may be another one than in training."""
+    table = parsed.tables[column.table]
     if column.type == "row":
         return Cells(np.full(len(table), np.nan), np.ones(len(table), dtype=np.int64))
     texts = table.texts(f"{column.table}.{column.name}", column.name)
@@ -223,7 +238,7 @@ def cells_of(table: Table, column: Column) -> Cells:
         code_of = {value: code for code, value in enumerate(column.values, 2)}
         codes = [0 if is_missing(text) else code_of.get(text.strip(), 1) for text in texts]
         return Cells(np.full(len(table), np.nan), np.array(codes, dtype=np.int64))
-    numbers = numbers_of(table, column)
+    numbers = parsed.numbers(column)
     return Cells(numbers, (~np.isnan(numbers)).astype(np.int64))
 
 

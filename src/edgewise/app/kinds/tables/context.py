@@ -11,7 +11,13 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.table import Table
-from edgewise.app.kinds.tables.columns import Column, Numbers, cells_of, read_times_of
+from edgewise.app.kinds.tables.columns import (
+    Column,
+    Numbers,
+    ParsedColumns,
+    cells_of,
+    read_times_of,
+)
 from edgewise.app.kinds.tables.keys import (
     Integers,
     Keys,
@@ -59,11 +65,12 @@ class Rows:
 
     def __init__(self, tables: Mapping[str, Table], keys: Keys) -> None:
         self.tables, self.keys = tables, keys
+        self.parsed = ParsedColumns(tables)
         sizes = np.array([len(table) for table in tables.values()])
         self.first = dict(zip(tables, (np.cumsum(sizes) - sizes).tolist(), strict=True))
         self.table_of = np.repeat(np.arange(len(tables)), sizes)
         self.time = np.full(len(self.table_of), -np.inf)
-        for name, times in read_times_of(tables, keys.times).items():
+        for name, times in read_times_of(self.parsed, keys.times).items():
             # A row without a time is later than the time of any row to predict.
             self.time[self.rows_of(name)] = np.nan_to_num(times, nan=np.inf)
         self.distinct_times, rank = np.unique(self.time, return_inverse=True)
@@ -211,7 +218,7 @@ class EncodedRows:
         widths: list[int] = []
         for name, table in rows.tables.items():
             of_table = [i for i, column in enumerate(columns) if column.table == name]
-            cells = [cells_of(table, columns[i]) for i in of_table]
+            cells = [cells_of(rows.parsed, columns[i]) for i in of_table]
             masked = [np.zeros(len(table), dtype=np.int64)] * (name == target)
             empty = [np.full(len(table), np.nan)] * (name == target)
             is_date = [columns[i].type == "date" for i in of_table]

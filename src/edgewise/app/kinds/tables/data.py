@@ -151,7 +151,7 @@ class RelationalData(Data):
             index = self._folds().split(how, cutoff.tolist())
         targets = values.describe(values.values[labelled[index["train"]]])
         visible = self._visible(draft, seeds[index["train"].numpy()])
-        columns = list(fitted(columns, tables, visible))
+        columns = list(fitted(columns, rows.parsed, visible))
         encoded = EncodedRows(rows, columns, target)
         scale = TargetScale.of(targets)
 
