@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from edgewise import graphs, models
 from edgewise.layers import MultiHeadAttention
+from edgewise.models.relational_transformer import cell_graphs
 from tests.contracts import test_models, test_text_models
 from tests.contracts.test_modes import EVERY, call, example, small
 
@@ -198,8 +199,11 @@ class OnFixedGraph(nn.Module):
         super().__init__()
         self.name, self.model = name, small(name)
         self.inputs = [None if isinstance(x, Tensor) else (x,) for x in inputs]
-        keywords = test_models.keywords(name, inputs)
-        self.keywords = {key: graphs.membership(sizes) for key, sizes in keywords.items()}
+        self.keywords = test_models.keywords(name, inputs)
+        if name in models.RELATIONAL_MODELS:  # its graphs depend on the values of an input
+            column, _value, row = inputs[1].unbind(1)
+            sizes = torch.tensor(self.keywords["batch"])
+            self.inputs[2] = (cell_graphs(column, row, inputs[2], sizes),)
 
     def forward(self, *tensors: Tensor) -> Tensor:
         rest = list(tensors)
@@ -209,16 +213,9 @@ class OnFixedGraph(nn.Module):
         return logits
 
 
-OF_PACKED_GRAPHS = ["exphormer", "fully_adjacent", "gps", "graphormer", "laplacian_transformer"]
-OF_PACKED_GRAPHS += ["esa", "gated_gcn", "grit", "polynormer", "token_gt"]
-OF_PACKED_GRAPHS += ["san", "tree_lstm", "tree_transformer", "graph_bert", "relational_transformer"]
-"""They compute distances, eigenvectors or sizes of the graphs of a batch in the call."""
-OF_LEARNED_GRAPHS = ["reformer", "pinsage"]
-"""Their graph depends on the states, or is made of random walks."""
-
-NOT_COMPILED = {*OF_PACKED_GRAPHS, *OF_LEARNED_GRAPHS, *RECURRENT, "adaptive_span"}
-NOT_EXPORTED = {*OF_PACKED_GRAPHS, "graph_network", "reformer", "bp_transformer"}
-NOT_EXPORTED -= {"graph_bert", "fully_adjacent", "tree_lstm"}
+NOT_COMPILED = {"reformer", *RECURRENT}
+"""The graph of Reformer depends on the states; Dynamo does not trace PyTorch's recurrent layers."""
+NOT_EXPORTED = {"reformer"}
 
 
 @pytest.mark.slow
