@@ -183,6 +183,8 @@ def _written(value: Any) -> str:
 
 WHILE_TRACING = "_derived_"
 """Prefix of the attributes in which :meth:`Graph.derived` stores values for compiled code."""
+ERROR = WHILE_TRACING + "error"
+"""Attribute that stores the message of an ArgumentError while tracing."""
 
 
 @while_tracing
@@ -192,7 +194,11 @@ def _derive_while_tracing(graph: Graph, function: Callable[..., Any], *args: Any
     # that it creates has no values yet.
     if "_cache" not in vars(graph):
         return None
-    result = graph.derived(function, *args)
+    try:
+        result = graph.derived(function, *args)
+    except ArgumentError as error:
+        setattr(graph, ERROR, str(error))
+        return ERROR
     # Compiled code is compiled again for another graph, so a number within the graph is unique.
     name = WHILE_TRACING + str(list(graph._results).index((function, *args)))
     setattr(graph, name, result)
@@ -398,6 +404,10 @@ class Graph(Pattern):
             return result
         name = _derive_while_tracing(self, function, *args)
         value: T = function(self, *args) if name is None else getattr(self, name)
+        if name == ERROR:
+            # PyTorch then runs the code without compiling it, which raises the ArgumentError. With
+            # fullgraph=True it shows the message.
+            raise ValueError(value)
         return value
 
     @property
