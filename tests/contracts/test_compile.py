@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import edgewise as ew
-from edgewise import graphs, models
+from edgewise import encodings, graphs, models
+from edgewise.encodings.members import member_graphs
 from edgewise.graphs import Pattern
 from edgewise.graphs.graph import bound_graphs
+from edgewise.layers import packed_graph
 
 # The compiler looks at the gradients of what it goes on from, after a break.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
@@ -34,6 +36,7 @@ def agrees(model: nn.Module, calls: list[tuple[Any, ...]], *, fullgraph: bool = 
         leaves += [x for x in given if isinstance(x, Tensor) and x.requires_grad]
         both = []
         for run in (compiled, model):
+            torch.manual_seed(0)  # of dropout and of the signs of eigenvectors
             out = run(*given)
             total = out.square().sum()
             both.append((out, *torch.autograd.grad(total, leaves, materialize_grads=True)))
@@ -154,8 +157,93 @@ def test_a_graph_network_compiles_for_a_batch(form: str) -> None:
     packed = graphs.batch(graphs.window(1), [4, 6])
     batch = [4, 6] if form == "sizes" else graphs.membership([4, 6])
     x = torch.randn(10, 8)
-    compiled = torch.compile(model, backend="eager", fullgraph=form == "membership")
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x, packed, batch=batch), model(x, packed, batch=batch))
+
+
+def ring(*sizes: int) -> ew.Graph:
+    """Cycles of these sizes, packed, with each edge in both directions."""
+    cycles = [torch.stack([torch.arange(n), torch.arange(n).roll(1)]) for n in sizes]
+    members = [graphs.edges(torch.cat([c, c.flip(0)], 1), c.shape[1]) for c in cycles]
+    return graphs.edges(graphs.batch(members).edge_index, sum(sizes))
+
+
+def test_facts_of_a_graph_are_constants_and_another_graph_has_others() -> None:
+    @torch.compile(backend="eager", fullgraph=True)
+    def run(x: Tensor, graph: ew.Graph, sizes: list[int]) -> Tensor:
+        packed = packed_graph(x, graph, sizes)
+        pairs = member_graphs(packed)
+        spectrum = encodings.laplacian_spectrum(packed, 2)[pairs.num_targets - 7 :]
+        return x.sum() * spectrum + encodings.shortest_paths(packed).max() + pairs.num_edges
+
+    x, first, second = torch.randn(8, 2), ring(3, 5), ring(4, 4)
+    outputs = [run(x, first, [3, 5]), run(x, second, [4, 4]), run(x, first, [3, 5])]
+    assert torch.equal(outputs[0], outputs[2])
+    for out, sizes in zip(outputs, ((3, 5), (4, 4)), strict=False):
+        spectrum = encodings.laplacian_spectrum(graphs.batch([ring(n) for n in sizes]), 2)[1:]
+        expected = x.sum() * spectrum + max(sizes) // 2 + sum(n * n for n in sizes)
+        torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("fullgraph", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_the_error_of_a_fact_is_that_of_eager_code(fullgraph: bool) -> None:
+    @torch.compile(backend="eager", fullgraph=fullgraph)
+    def run(x: Tensor, graph: ew.Graph) -> Tensor:
+        return x + graph.derived(encodings.laplacian_eigenvectors, 1)
+
+    kind = RuntimeError if fullgraph else ew.ArgumentError
+    with pytest.raises(kind, match="every edge in both directions"):
+        run(torch.ones(2, 1), graphs.edges(torch.tensor([[0], [1]]), 2))
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "esa": {"blocks": "MSPS", "seeds": 3, "heads": 2, "dropout": 0.3, "edge_width": 2},
+    "exphormer": {"depth": 1, "heads": 2, "edge_width": 2},
+    "fully_adjacent": {"depth": 2, "heads": 2},
+    "gated_gcn": {"depth": 2, "edge_width": 2},
+    "gps": {"depth": 1, "heads": 2, "edge_width": 2},
+    "graph_bert": {"depth": 1},
+    "graph_network": {"depth": 1, "edge_width": 2},
+    "graphormer": {"depth": 1, "heads": 2, "edge_width": 2},
+    "grit": {"depth": 2, "heads": 2, "edge_width": 2},
+    "laplacian_transformer": {"depth": 1, "heads": 2, "edge_width": 2},
+    "polynormer": {"depth": 1, "global_depth": 1, "heads": 2},
+    "san": {"depth": 1, "heads": 2, "edge_width": 2},
+    "token_gt": {"depth": 1, "heads": 2, "edge_width": 2},
+}
+"""Arguments of models that compute facts of the graph; their defaults have dropout, or some do."""
+
+
+class OfBatch(nn.Module):
+    """A model in training, with all arguments by position."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.reads_edges = "edge_width" in SMALL[name]
+        self.model = models.MODELS[name](6, 2, width=8, **SMALL[name]).train()
+
+    def forward(self, x: Tensor, graph: ew.Graph, edge_attr: Tensor, sizes: list[int]) -> Tensor:
+        given = {"edge_attr": edge_attr} if self.reads_edges else {}
+        out: Tensor = self.model(x, graph, batch=sizes, **given)
+        return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_a_model_of_graphs_trains_on_another_graph_in_compiled_code(name: str) -> None:
+    torch.manual_seed(0)
+    calls = [
+        (torch.randn(8, 6), ring(*sizes), torch.randn(16, 2), list(sizes))
+        for sizes in ((3, 5), (4, 4))
+    ]
+    agrees(OfBatch(name), calls)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_of_graphs_draws_other_dropout_in_each_call() -> None:
+    compiled = torch.compile(OfBatch("gps"), backend="aot_eager", fullgraph=True)
+    given = torch.randn(8, 6), ring(3, 5), torch.randn(16, 2), [3, 5]
+    assert not torch.equal(compiled(*given), compiled(*given))
 
 
 def test_compiled_code_refuses_a_batch_with_a_node_in_two_graphs() -> None:

@@ -68,7 +68,7 @@ def test_global_attention_is_linear_also_for_unequal_graphs() -> None:
     for k, v in zip(key.split(sizes), value.split(sizes), strict=True):
         weights = torch.einsum("ihd,jhd->ijh", k, k)
         expected.append(torch.einsum("ijh,jhd->ihd", weights / weights.sum(1, keepdim=True), v))
-    out = attend_linearly(key, value, torch.tensor(sizes))
+    out = attend_linearly(key, value, graphs.batch(graphs.empty(), sizes))
     torch.testing.assert_close(out, torch.cat(expected), rtol=0, atol=1e-12)
 
 
@@ -87,10 +87,10 @@ class Largest(TorchDispatchMode):
 
 
 def test_memory_of_global_attention_has_no_padding_to_the_largest_graph() -> None:
-    sizes = torch.tensor([1000] + [1] * 199)
+    graph = graphs.batch(graphs.empty(), [1000] + [1] * 199)
     key = torch.rand(1199, 8, 8)
     with Largest() as largest:
-        attend_linearly(key, key, sizes)
+        attend_linearly(key, key, graph)
     # 1,199 nodes and 200 graphs in blocks of 8 rows, against 200 · 1,000 rows with padding.
     assert largest.size <= (1199 + 200 * 8) * 8 * 9
 

@@ -81,6 +81,9 @@ def real_tensors() -> Iterator[None]:
         yield
         return
     with ExitStack() as stack:
+        # Otherwise torch.export records changes of the gradient mode, and cannot load its files.
+        if hasattr(torch._C, "DisableTorchFunction"):
+            stack.enter_context(torch._C.DisableTorchFunction())
         stack.enter_context(temporarily_clear_interpreter_stack())
         stack.enter_context(_disable_current_modes())
         yield

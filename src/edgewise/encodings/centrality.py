@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import SQUARE
 from edgewise.graphs import Graph, check_square
+from edgewise.graphs.graph import fact_of_graph
 
 
+@fact_of_graph
 def degrees(graph: Graph) -> Tensor:
     """Return the in-degree and the out-degree of each node, ``[N, 2]``.
 

@@ -28,11 +28,13 @@ from edgewise.encodings.members import (
     pair_index,
 )
 from edgewise.graphs import Graph, check_square
+from edgewise.graphs.graph import fact_of_graph
 
 FAR = -1
 DENSE = 256  # Above this number of nodes, a sparse matrix product is faster.
 
 
+@fact_of_graph
 def shortest_paths(graph: Graph) -> Tensor:
     """Return the length of the shortest path from source to target for each pair of nodes, ``[P]``.
 
@@ -83,6 +85,7 @@ def sparse_matrix(matrix: Tensor) -> Tensor:
         return matrix.to_sparse_csr()
 
 
+@fact_of_graph
 @checked()
 def path_edges(graph: Graph, max_path_length: int) -> Tensor:
     """Return the edges of a shortest path for each pair of nodes, ``[P, max_path_length]``.
@@ -142,6 +145,7 @@ def _predecessors(members: Members, steps: Tensor) -> Tensor:
     return predecessor
 
 
+@fact_of_graph
 def resistance_distances(graph: Graph) -> Tensor:
     r"""Return the effective resistance between each pair of nodes, ``[P]``, with edges of one ohm.
 
@@ -170,6 +174,7 @@ def resistance_distances(graph: Graph) -> Tensor:
     return resistances
 
 
+@fact_of_graph
 @checked(max_distance=0, walk=0)
 def distance_encoding(
     graph: Graph, nodes: Tensor | None, max_distance: int = 5, walk: int = 0
@@ -354,6 +359,10 @@ class PathEdges(GraphEncoding):
 
 def path_classes(distances: Tensor, paths: Tensor, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
     """Return groups ``[P]`` of pairs with equal biases, and the index of one pair of each group."""
+    # Compiled code cannot group pairs by the values of features.
+    if torch.compiler.is_compiling():
+        every = torch.arange(len(distances), device=distances.device)
+        return every, every
     # Each edge is to get its gradient.
     if edge_attr.requires_grad:
         kind = torch.arange(len(edge_attr), device=edge_attr.device)

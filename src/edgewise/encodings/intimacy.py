@@ -14,6 +14,7 @@ from edgewise._utils.arguments import check_range, checked
 from edgewise.encodings.distances import FAR, hops
 from edgewise.encodings.members import SQUARE, members_by_size
 from edgewise.graphs import Graph, check_square
+from edgewise.graphs.graph import fact_of_graph
 
 
 class Intimates(NamedTuple):
@@ -35,6 +36,7 @@ class Intimates(NamedTuple):
     hops: Tensor
 
 
+@fact_of_graph
 @checked(num_neighbours=0)
 def intimate_nodes(graph: Graph, num_neighbours: int, alpha: float = 0.15) -> Intimates:
     """Return each node and its ``num_neighbours`` nodes of highest personalised PageRank.

@@ -29,6 +29,7 @@ from edgewise.encodings.members import (
     members_by_size,
 )
 from edgewise.graphs import Graph
+from edgewise.graphs.graph import fact_of_graph
 
 CONNECTED = 1e-8
 """Eigenvalues below this number count as 0; a graph has one eigenvalue 0 per component."""
@@ -73,6 +74,7 @@ def laplacian_spectrum(graph: Graph, k: int) -> Tensor:
     return values.masked_fill(values == 0, 2.0)
 
 
+@fact_of_graph
 def laplacian_eigenpairs(graph: Graph, k: int) -> tuple[Tensor, Tensor]:
     """Return the k lowest nonzero Laplacian eigenvalues ``[G, k]`` and eigenvectors ``[N, k]``.
 

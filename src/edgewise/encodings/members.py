@@ -13,7 +13,8 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError
 from edgewise._utils.ragged import runs_and_positions, segment_index, starts
-from edgewise.graphs import Graph, check_square
+from edgewise.graphs import Graph, Pattern, batch, check_square, complete
+from edgewise.graphs.graph import fact_of_graph
 
 AT_ONCE = 2**22  # Maximum number of matrix entries per chunk.
 SQUARE = "pass a graph whose sources and targets are the same nodes"
@@ -41,6 +42,7 @@ class Members(NamedTuple):
         return self.adjacency / self.adjacency.sum(2, keepdim=True).clamp(min=1)
 
 
+@fact_of_graph
 def member_sizes(graph: Graph) -> Tensor:
     """Return the number of nodes of each of the G graphs of a batch, ``[G]``."""
     check_square(graph, SQUARE)
@@ -55,6 +57,15 @@ def member_sizes(graph: Graph) -> Tensor:
             remedy=SQUARE,
         )
     return sizes.to(graph.device)
+
+
+def member_graphs(graph: Graph, pattern: Pattern = complete()) -> Graph:
+    """Return the packed graph of a pattern on the nodes of each graph of a batch."""
+    return graph.derived(_member_graphs, pattern)
+
+
+def _member_graphs(graph: Graph, pattern: Pattern) -> Graph:
+    return batch(pattern, member_sizes(graph)).to(graph.device)
 
 
 def members_by_size(graph: Graph) -> Iterator[Members]:
@@ -109,6 +120,7 @@ def pair_index(graph: Graph, members: Members) -> Tensor:
     return first[members.graph_ids, None] + pairs
 
 
+@fact_of_graph
 def pair_of_edge(graph: Graph) -> Tensor:
     """Return the index of each edge among all pairs of nodes of the batch, ``[E]``."""
     sizes = member_sizes(graph)

@@ -26,8 +26,10 @@ from edgewise._utils.arguments import check_range
 from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import SQUARE, member_sizes, members_by_size, pair_index
 from edgewise.graphs import Graph, check_square
+from edgewise.graphs.graph import fact_of_graph
 
 
+@fact_of_graph
 def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     """Return the probabilities ``[N, steps]`` that a random walk is back after 1, 2, … steps.
 
@@ -56,6 +58,7 @@ def random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     return code.float()
 
 
+@fact_of_graph
 def relative_random_walk_probabilities(graph: Graph, steps: int) -> Tensor:
     """Return the probabilities of all pairs ``[P, steps]`` after 0, 1, … steps of a random walk.
 

@@ -18,8 +18,10 @@ from edgewise._utils.ragged import starts
 from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.members import SQUARE
 from edgewise.graphs import Graph, check_square
+from edgewise.graphs.graph import fact_of_graph
 
 
+@fact_of_graph
 def wl_colors(graph: Graph, rounds: int, initial: Tensor | None = None) -> Tensor:
     """Return the Weisfeiler–Lehman colour of each node as an integer, ``[N]``.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from edgewise.graphs.graph import (
     Intervals,
     Pattern,
     Runs,
+    call_for_graph,
     check_graph,
     common_device,
     runs_of,
@@ -95,12 +97,14 @@ def membership(sizes: Sizes) -> Graph:
         tensor([[1, 0, 0],
                 [0, 1, 1]])
     """
-    listed = _listed("sizes", sizes)
-    with disable_modes():
-        size = torch.tensor(listed, dtype=torch.long)
-        start = starts(size)
-        segments = torch.ones_like(size), size
-        graph = Intervals(start, start + size, sum(listed), segments=segments)
+    return call_for_graph(_membership, *_listed("sizes", sizes))
+
+
+def _membership(*sizes: int) -> Graph:
+    size = torch.tensor(sizes, dtype=torch.long)
+    start = starts(size)
+    segments = torch.ones_like(size), size
+    graph = Intervals(start, start + size, sum(sizes), segments=segments)
     graph.name = f"membership of {size.numel()}"
     return graph
 
@@ -120,14 +124,12 @@ def incidence(graph: Graph) -> Edges:
                 [1, 1, 0],
                 [0, 0, 0]])
     """
-    check_sized(graph)
+    return check_sized(graph).derived(_incidence)
 
-    def make() -> Edges:
-        edge = torch.arange(graph.num_edges, device=graph.device)
-        pairs = torch.stack([edge, graph.target])
-        return Edges(pairs, graph.num_targets, graph.num_edges)
 
-    return graph.cached("incidence", make)
+def _incidence(graph: Graph) -> Edges:
+    edge = torch.arange(graph.num_edges, device=graph.device)
+    return Edges(torch.stack([edge, graph.target]), graph.num_targets, graph.num_edges)
 
 
 def _packed(members: Sequence[Graph]) -> Graph:
@@ -164,4 +166,4 @@ def _listed(name: str, sizes: Sizes) -> list[int]:
     numbers = sizes.tolist() if isinstance(sizes, Tensor) else list(sizes)
     for number in numbers:
         check_range(name, number, "pass the number of nodes of each graph", least=0, integer=True)
-    return [int(number) for number in numbers]
+    return [index(number) for number in numbers]

@@ -12,11 +12,12 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
 from html import escape
 from operator import index
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -41,6 +42,7 @@ from edgewise.graphs.run_lists import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 MOST_BYTES = 64 << 20
@@ -181,17 +183,25 @@ def _written(value: Any) -> str:
 
 WHILE_TRACING = "_derived_"
 """Prefix of the attributes in which :meth:`Graph.derived` stores values for compiled code."""
+ERROR = WHILE_TRACING + "error"
+"""Attribute that stores the message of an ArgumentError while tracing."""
 
 
 @while_tracing
-def _derive_while_tracing(graph: Graph, function: Callable[[Graph], Any]) -> str | None:
-    """Store ``function(graph)`` on the graph during tracing, and return the attribute's name."""
+def _derive_while_tracing(graph: Graph, function: Callable[..., Any], *args: Any) -> str | None:
+    """Store ``function(graph, *args)`` on the graph during tracing; return the attribute's name."""
     # Compiled code cannot compute values that depend on data, such as the number of edges. A graph
     # that it creates has no values yet.
     if "_cache" not in vars(graph):
         return None
-    name = WHILE_TRACING + f"{function.__module__}_{function.__qualname__}".replace(".", "_")
-    setattr(graph, name, graph.derived(function))
+    try:
+        result = graph.derived(function, *args)
+    except ArgumentError as error:
+        setattr(graph, ERROR, str(error))
+        return ERROR
+    # Compiled code is compiled again for another graph, so a number within the graph is unique.
+    name = WHILE_TRACING + str(list(graph._results).index((function, *args)))
+    setattr(graph, name, result)
     return name
 
 
@@ -249,7 +259,7 @@ class Graph(Pattern):
         self.num_targets, self.num_sources, self.device = num_targets, num_sources, device
         self._cache: dict[Any, Any] = {}
         # The compiler cannot compare a dictionary whose keys are functions, as it does with _cache.
-        self._results: dict[Callable[[Graph], Any], Any] = {}
+        self._results: dict[tuple[Any, ...], Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without the cached values, which are of this process only."""
@@ -326,19 +336,13 @@ class Graph(Pattern):
         return x.index_select(dim, self.target)
 
     def transpose(self) -> Graph:
-        def make() -> Graph:
-            segments = (self.segments[1], self.segments[0]) if self.segments else None
-            return Edges(self.edge_index.flip(0), self.num_sources, self.num_targets, segments)
-
-        return self.cached("transpose", make)
+        return self.derived(_transposed)
 
     def with_self_loops(self) -> Graph:
-        return self.cached("with_self_loops", lambda: Union(self, Window(0)).on_nodes_of(self))
+        return self.derived(_with_self_loops)
 
     def without_self_loops(self) -> Graph:
-        return self.cached(
-            "without_self_loops", lambda: Difference(self, Window(0)).on_nodes_of(self)
-        )
+        return self.derived(_without_self_loops)
 
     def power(self, k: int) -> Graph:
         return Power(self, k).on_nodes_of(self)
@@ -385,19 +389,25 @@ class Graph(Pattern):
         value: T = self._cache[key]
         return value
 
-    def derived(self, function: Callable[[Graph], T]) -> T:
-        """Return ``function(self)``, computed once per graph, also in code that is compiled.
+    def derived(self, function: Callable[..., T], *args: Any) -> T:
+        """Return ``function(self, *args)``, computed once per graph, also in code that is compiled.
 
-        For ``torch.compile``, ``function`` must be defined at module level.
+        Compiled code has the result as a constant, and is compiled again for another graph. There,
+        ``function`` must be defined at module level, and ``args`` outside of the compiled code.
         """
         if not torch.compiler.is_dynamo_compiling():
-            if function not in self._results:
+            key = function, *args
+            if key not in self._results:
                 with disable_modes(self.device):
-                    self._results[function] = function(self)
-            result: T = self._results[function]
+                    self._results[key] = function(self, *args)
+            result: T = self._results[key]
             return result
-        name = _derive_while_tracing(self, function)
-        value: T = function(self) if name is None else getattr(self, name)
+        name = _derive_while_tracing(self, function, *args)
+        value: T = function(self, *args) if name is None else getattr(self, name)
+        if name == ERROR:
+            # PyTorch then runs the code without compiling it, which raises the ArgumentError. With
+            # fullgraph=True it shows the message.
+            raise ValueError(value)
         return value
 
     @property
@@ -429,6 +439,19 @@ def _exists(graph: Graph) -> bool:
 def _counts(node: Tensor, count: int) -> Tensor:
     # Unlike torch.bincount, this works for meta tensors and under torch.compile.
     return node.new_zeros(count).index_add(0, node, torch.ones_like(node))
+
+
+def _transposed(graph: Graph) -> Graph:
+    segments = (graph.segments[1], graph.segments[0]) if graph.segments else None
+    return Edges(graph.edge_index.flip(0), graph.num_sources, graph.num_targets, segments)
+
+
+def _with_self_loops(graph: Graph) -> Graph:
+    return Union(graph, Window(0)).on_nodes_of(graph)
+
+
+def _without_self_loops(graph: Graph) -> Graph:
+    return Difference(graph, Window(0)).on_nodes_of(graph)
 
 
 class Edges(Graph):
@@ -481,33 +504,11 @@ class Edges(Graph):
 
     def with_self_loops(self) -> Graph:
         """Append self-loops for the nodes that have none; existing edges keep their order."""
-
-        def make() -> Graph:
-            ahead = self._sources_ahead(self.num_targets, self.num_sources)
-            source, target = self._edge_index
-            node = torch.arange(self.num_targets, device=self.device)
-            is_loop = source == target + ahead
-            num_loops = node.new_zeros(self.num_targets).index_add(0, target, is_loop.long())
-            node = node[num_loops == 0]
-            joined = torch.cat([self._edge_index, torch.stack([node + ahead, node])], dim=1)
-            square = self.segments is not None and torch.equal(*self.segments)
-            segments = self.segments if square else None
-            graph = Edges(joined, self.num_targets, self.num_sources, segments)
-            graph.whole = self.whole and self.whole.with_self_loops()
-            return graph
-
-        return self.cached("with_self_loops", make)
+        return self.derived(_with_appended_loops)
 
     def without_self_loops(self) -> Graph:
         """Remove self-loops; the remaining edges keep their order, including duplicates."""
-        ahead = self._sources_ahead(self.num_targets, self.num_sources)
-
-        def make() -> Graph:
-            graph = select_edges(self, self.source != self.target + ahead, self.segments)
-            graph.whole = self.whole and self.whole.without_self_loops()
-            return graph
-
-        return self.cached("without_self_loops", make)
+        return self.derived(_with_loops_removed)
 
     def _moved(self, device: torch.device) -> Graph:
         if self._edge_index.is_meta:
@@ -522,6 +523,28 @@ class Edges(Graph):
         graph = Edges(edge_index, self.num_targets, self.num_sources, segments)
         graph.whole = self.whole and self.whole.to(device)
         return graph
+
+
+def _with_appended_loops(graph: Graph) -> Graph:
+    ahead = graph._sources_ahead(graph.num_targets, graph.num_sources)
+    source, target = graph.edge_index
+    node = torch.arange(graph.num_targets, device=graph.device)
+    is_loop = source == target + ahead
+    num_loops = node.new_zeros(graph.num_targets).index_add(0, target, is_loop.long())
+    node = node[num_loops == 0]
+    joined = torch.cat([graph.edge_index, torch.stack([node + ahead, node])], dim=1)
+    square = graph.segments is not None and torch.equal(*graph.segments)
+    segments = graph.segments if square else None
+    looped = Edges(joined, graph.num_targets, graph.num_sources, segments)
+    looped.whole = graph.whole and graph.whole.with_self_loops()
+    return looped
+
+
+def _with_loops_removed(graph: Graph) -> Graph:
+    ahead = graph._sources_ahead(graph.num_targets, graph.num_sources)
+    loopless = select_edges(graph, graph.source != graph.target + ahead, graph.segments)
+    loopless.whole = graph.whole and graph.whole.without_self_loops()
+    return loopless
 
 
 def edge_keys(graph: Graph) -> Tensor:
@@ -1168,7 +1191,24 @@ def call_for_graph(function: Callable[..., T], *args: object) -> T:
         from edgewise.graphs.traced import call_traced
 
         return call_traced(function, *args)
-    return function(*args)
+    with disable_modes():
+        return function(*args)
+
+
+def fact_of_graph(function: F) -> F:
+    """Decorate a function of a graph and numbers, which compiled code calls while it is traced.
+
+    Sizes, distances or eigenvectors depend on no feature, so compiled code and exported programs
+    have them as constants; see :meth:`Graph.derived`. Other calls are those of ``function`` itself.
+    """
+
+    @wraps(function)
+    def call(graph: Any, *args: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling() and isinstance(graph, Graph) and not options:
+            return graph.derived(function, *args)
+        return function(graph, *args, **options)
+
+    return cast(F, call)
 
 
 def bind_graph(graph: Pattern, num_targets: int, num_sources: int, device: torch.device) -> Graph:

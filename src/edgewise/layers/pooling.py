@@ -14,7 +14,7 @@ from edgewise._utils.torch_internals import has_values
 from edgewise.attention.attend import Reduce, aggregate, attend
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
-from edgewise.graphs.graph import bind_graph, bind_to_nodes
+from edgewise.graphs.graph import bind_graph, bind_to_nodes, fact_of_graph
 from edgewise.layers.sequential import GraphLayer
 
 Pooling = Literal["mean", "sum", "max", "class", "last", "none"]
@@ -92,24 +92,29 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             got=repr(batch),
             remedy="create the membership graph with graphs.membership(sizes)",
         )
-    is_graph = isinstance(batch, Graph)
+    return _with_members(graph, members, isinstance(batch, Graph))
+
+
+@fact_of_graph
+def _with_members(graph: Graph, members: Intervals, may_repeat: bool) -> Graph:
+    """Return the graph with the sizes of the graphs of a batch; several members may be equal."""
     ranges = (
         members.derived(_distinct_ranges)
-        if is_graph
+        if may_repeat
         else _ranges(members.start, members.stop, members.num_sources)
     )
     start, sizes = ranges.start, ranges.sizes
     if not ranges.is_partition:
         raise ArgumentError(
             "batch",
-            expected=f"graphs that contain each of the {x.shape[-2]} nodes exactly once",
+            expected=f"graphs that contain each of the {graph.num_targets} nodes exactly once",
             got="graphs with the node ranges "
             f"{torch.stack([start, start + sizes], 1).tolist()[:8]} ([first, end], end excluded)",
             remedy="give the sizes of all graphs, in the order of their nodes",
         )
-    if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(x.device)):
+    if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(graph.device)):
         return graph
-    member = segment_index(sizes, x.shape[-2])
+    member = segment_index(sizes, graph.num_targets)
     if has_values(sizes) and not torch.equal(member[graph.source], member[graph.target]):
         raise ArgumentError(
             "batch",
@@ -117,7 +122,7 @@ def packed_graph(x: Tensor, graph: Pattern, batch: Membership) -> Graph:
             got="an edge between two graphs",
             remedy="check the order of the sizes in batch",
         )
-    return Edges(graph.edge_index, x.shape[-2], x.shape[-2], (sizes, sizes))
+    return Edges(graph.edge_index, graph.num_targets, graph.num_sources, (sizes, sizes))
 
 
 class _Ranges(NamedTuple):
@@ -171,12 +176,13 @@ class Pool(nn.Module):
             return x
         graph = members_of(x, batch)
         if self.pool in ("class", "last"):
-            graph = _single_nodes(graph, first=self.pool == "class")
+            graph = _single_nodes(graph, self.pool == "class")
         pooled = aggregate(x.unsqueeze(-2), graph, reduce=REDUCTIONS[self.pool]).squeeze(-2)
         return pooled.squeeze(-2) if batch is None else pooled
 
 
-def _single_nodes(graph: Graph, *, first: bool) -> Graph:
+@fact_of_graph
+def _single_nodes(graph: Graph, first: bool) -> Graph:
     """Return a membership graph with edges from only the first or last node of each graph."""
     assert isinstance(graph, Intervals)
     if first:

@@ -28,6 +28,7 @@ from edgewise.attention.biases import add_terms
 from edgewise.encodings import Rotary
 from edgewise.encodings.relative import by_offset
 from edgewise.graphs import Pattern, causal, check_graph, window
+from edgewise.graphs.graph import call_for_graph
 from edgewise.layers import (
     AttentionBlock,
     FeedForward,
@@ -179,7 +180,8 @@ class SpanAttention(GraphLayer):
         outputs, head_order = [], []
         for radius, heads in heads_by_radius.items():
             head_order += heads
-            bound = sequences.bind(graph & window(radius), key.shape[-3])
+            pattern = call_for_graph(_in_window, graph, radius)
+            bound = sequences.bind(pattern, key.shape[-3])
             table = _log(self.mask(torch.arange(radius + 1, device=x.device)))
             qkv = query, key, value
             if len(heads_by_radius) > 1:
@@ -202,7 +204,7 @@ class SpanAttention(GraphLayer):
 
 def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
     """Return the window radius of each head of each layer, in one transfer from the GPU."""
-    unknown = in_functorch_transform() or torch.compiler.is_exporting()
+    unknown = in_functorch_transform() or torch.compiler.is_compiling()
     if not layers or layers[0].share.is_meta or unknown:  # There are no values to read.
         return [[layer.span] * layer.heads for layer in layers]
     # From these distances on, the soft mask m is 0.
@@ -212,6 +214,10 @@ def radii_of(layers: Sequence[SpanAttention]) -> list[list[int]]:
         [min(layer.span, math.ceil(next(reached) / STEP) * STEP) for _ in range(layer.heads)]
         for layer in layers
     ]
+
+
+def _in_window(graph: Pattern, radius: int) -> Pattern:
+    return graph & window(radius)
 
 
 def _distance(max_distance: int, offset: Tensor) -> Tensor:

@@ -115,8 +115,8 @@ def partition_graph(tokens: int, near: int, causal: bool) -> tuple[Graph, Tensor
 def packed_partitions(
     sizes: tuple[int, ...], near: int, causal: bool
 ) -> tuple[Graph, Tensor, Tensor]:
-    """Return the graph of packed texts of these sizes, the types of its edges, and which nodes are
-    tokens. The nodes of each text are its tokens, then its spans.
+    """Return the graph of packed texts of these sizes, the types of its edges, and the indices of
+    the tokens among its nodes. The nodes of each text are its tokens, then its spans.
     """
     partitions = [partition_graph(size, near, causal) for size in sizes if size]
     members, edge_types = zip(*partitions, strict=True) if partitions else ((), ())
@@ -124,7 +124,7 @@ def packed_partitions(
     kind = torch.cat([torch.zeros(0, dtype=torch.long), *edge_types])
     counts = [[size, sum(nodes_per_level(size)) - size] for size in sizes if size]
     is_token = segment_index(torch.tensor(counts, dtype=torch.long).flatten()) % 2 == 0
-    return graph, kind, is_token
+    return graph, kind, is_token.nonzero().flatten()
 
 
 def _neighbour_edges(
@@ -235,12 +235,12 @@ class SpanBackbone(SingleTextBackbone):
     def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:
         """Apply the layers to packed texts of these sizes."""
         self._check_length(max(sizes, default=0))
-        graph, kind, is_token = call_for_graph(
+        graph, kind, tokens = call_for_graph(
             packed_partitions, tuple(sizes), self.near, self.causal
         )
         graph, bias = graph.to(x.device), TableBias(kind.to(x.device), self.table)
-        tokens = is_token.nonzero().flatten().to(x.device)
-        nodes = x.new_zeros(*x.shape[:-2], len(is_token), x.shape[-1])
+        tokens = tokens.to(x.device)
+        nodes = x.new_zeros(*x.shape[:-2], graph.num_targets, x.shape[-1])
         nodes = nodes.index_copy(-2, tokens, x)
         for layer in self.layers:
             nodes = layer(nodes, graph, bias=bias)

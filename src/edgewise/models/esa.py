@@ -47,12 +47,11 @@ class PoolingBlock(GraphLayer):
         network = FeedForward(width, 2 * width, act=act, dropout=dropout)
         self.network = Residual(network, width, order="pre", dropout=dropout)
 
-    def forward(self, x: Tensor, sizes: Tensor) -> Tensor:
-        """Return states of seeds ``[G · seeds, width]`` from x ``[E, width]``, sizes ``[G]``."""
-        count = len(self.seeds)
-        start = starts(sizes).repeat_interleave(count)
-        members = Intervals(start, start + sizes.repeat_interleave(count), len(x))
-        seeds = self.seeds.repeat(len(sizes), 1).to(x.dtype)
+    def forward(self, x: Tensor, members: Graph) -> Tensor:
+        """Return states of seeds ``[G · seeds, width]`` from x ``[E, width]``; ``members`` has the
+        edges of its graph as the sources of each seed.
+        """
+        seeds = self.seeds.repeat(members.num_targets // len(self.seeds), 1).to(x.dtype)
         out: Tensor = self.network(self.attention(seeds, members, self.norm(x)))
         return out
 
@@ -131,38 +130,46 @@ class ESA(GraphEncoder):
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
         """Return states of graphs ``[G, width]``; edge features default to zeros."""
-        order, sizes, line = edge_tokens(graph)
+        order, line, pairs = graph.derived(_edge_graphs)
+        members, seed_pairs = graph.derived(_seed_graphs, self.seeds)
         if edge_attr is None:
             edge_attr = x.new_zeros(graph.num_edges, self.edge_width)
         ends = graph.gather_source(x), graph.gather_target(x)
         h = self.embed_edges(torch.cat([*ends, edge_attr.to(x.dtype)], dim=-1)[order])
-        pairs = batch_of(complete(), sizes).to(x.device)
         for block, layer in zip(self.blocks, self.layers, strict=True):
             if block == "P":
-                h = layer(h, sizes)
-                pairs = batch_of(complete(), torch.full_like(sizes, self.seeds)).to(x.device)
+                h, pairs = layer(h, members), seed_pairs
             else:
                 h = layer(h, line if block == "M" else pairs)
-        out: Tensor = self.norm(h).unflatten(0, (len(sizes), self.seeds)).mean(1)
+        out: Tensor = self.norm(h).unflatten(0, (-1, self.seeds)).mean(1)
         return out
 
     def readout(self, states: Tensor, graph: Graph, batch: Membership) -> Tensor:
         return outputs_of_graphs(states, member_sizes(graph), batch)
 
 
-def edge_tokens(graph: Graph) -> tuple[Tensor, Tensor, Graph]:
-    """Return the order of the edges by graph, their number in each graph, and their line graph."""
+def _edge_sizes(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Return the order of the edges by graph ``[E]``, and their number in each graph ``[G]``."""
+    nodes = member_sizes(graph)
+    owner = segment_index(nodes, graph.num_targets)[graph.target]
+    return owner.argsort(stable=True), owner.bincount(minlength=len(nodes))
 
-    def make() -> tuple[Tensor, Tensor, Graph]:
-        nodes = member_sizes(graph)
-        owner = segment_index(nodes, graph.num_targets)[graph.target]
-        order = owner.argsort(stable=True)
-        sizes = owner.bincount(minlength=len(nodes))
-        segments = nodes, nodes
-        by_graph = Edges(graph.edge_index[:, order], graph.num_targets, graph.num_sources, segments)
-        return order, sizes, line_graph(by_graph)
 
-    return graph.cached("edge_tokens", make)
+def _edge_graphs(graph: Graph) -> tuple[Tensor, Graph, Graph]:
+    """Return the order of the edges by graph, their line graph, and that of all their pairs."""
+    order, sizes = _edge_sizes(graph)
+    nodes = member_sizes(graph)
+    edge_index = graph.edge_index[:, order]
+    by_graph = Edges(edge_index, graph.num_targets, graph.num_sources, (nodes, nodes))
+    return order, line_graph(by_graph), batch_of(complete(), sizes).to(graph.device)
+
+
+def _seed_graphs(graph: Graph, seeds: int) -> tuple[Graph, Graph]:
+    """Return the graphs from the edges of each graph to its seeds, and of all pairs of seeds."""
+    sizes = _edge_sizes(graph)[1]
+    start = starts(sizes).repeat_interleave(seeds)
+    members = Intervals(start, start + sizes.repeat_interleave(seeds), graph.num_edges)
+    return members, batch_of(complete(), torch.full_like(sizes, seeds)).to(graph.device)
 
 
 esa = model_factory(ESA, edge_width=0)

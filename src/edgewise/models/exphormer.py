@@ -10,20 +10,37 @@ Paper: Shirzad et al., Exphormer: sparse transformers for graphs, 2023
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise._utils.ragged import ranges, segment_index, starts
 from edgewise.attention.biases import Projected
-from edgewise.encodings.members import member_sizes
-from edgewise.graphs import Edges, Graph, expander
-from edgewise.graphs import batch as batch_of
+from edgewise.encodings.members import member_graphs, member_sizes
+from edgewise.graphs import Edges, Graph, Pattern, expander
 from edgewise.layers.pooling import Pooling
 from edgewise.models.arguments import model_factory
 from edgewise.models.gps import GPS, Local, NormName
 from edgewise.models.graph_encoder import Position
 
 KINDS = 4  # edge types: input graph, expander, node to virtual node, virtual node to node
+
+
+class AttentionGraphs(NamedTuple):
+    """Graphs of a batch with V virtual nodes before each of its G graphs."""
+
+    virtual: Tensor
+    """Indices of the virtual nodes, ``[G · V]``."""
+    nodes: Tensor
+    """Indices of the input nodes, ``[N]``."""
+    local: Graph
+    """Graph for message passing: the input edges."""
+    attention: Graph
+    """Graph for attention: the input edges, expander edges, and edges to and from virtual nodes."""
+    kinds: Tensor
+    """Type of each edge of ``attention``, ``[E']``."""
 
 
 class Exphormer(GPS):
@@ -112,42 +129,33 @@ class Exphormer(GPS):
             states = layer(states, local, attention, edge_attr, edge_key=edge_key)
         return states[nodes]
 
-    def build_graphs(self, graph: Graph) -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
-        """Return the graphs for message passing and for attention, with virtual nodes.
-
-        The result has the indices of virtual nodes ``[G · V]``, which precede each graph, and of
-        input nodes ``[N]``, both graphs, and the types of the attention edges.
-        """
-        count = len(self.virtual)
-
-        def make() -> tuple[Tensor, Tensor, Graph, Graph, Tensor]:
-            sizes = member_sizes(graph)
-            first = starts(sizes + count)
-            virtual = ranges(first, torch.full_like(sizes, count))
-            nodes = ranges(first + count, sizes)
-            input_edges = nodes[graph.edge_index]
-            expander_graphs = batch_of(self.attention_graph, sizes)
-            expander_edges = nodes[expander_graphs.edge_index.to(nodes.device)]
-            first_hub = segment_index(sizes, len(nodes)) * count
-            hub = virtual[first_hub[:, None] + torch.arange(count, device=nodes.device)].flatten()
-            node = nodes.repeat_interleave(count)
-            to_hubs, from_hubs = torch.stack([node, hub]), torch.stack([hub, node])
-            edge_lists = [input_edges, expander_edges, to_hubs, from_hubs]
-            kinds = [
-                torch.full((edge_list.shape[1],), kind) for kind, edge_list in enumerate(edge_lists)
-            ]
-            total = len(virtual) + len(nodes)
-            local = Edges(input_edges, total, total)
-            attention = Edges(torch.cat(edge_lists, dim=1), total, total)
-            return virtual, nodes, local, attention, torch.cat(kinds).to(nodes.device)
-
-        return graph.cached(("exphormer", self.attention_graph, count), make)
+    def build_graphs(self, graph: Graph) -> AttentionGraphs:
+        """Return the graphs for message passing and for attention, with virtual nodes."""
+        return graph.derived(_attention_graphs, self.attention_graph, len(self.virtual))
 
     def edge_features(self, edge_attr: Tensor, kinds: Tensor) -> Tensor:
         """Return features ``[E', edge_width + 4]`` of attention edges: input (or 0), then type."""
-        features = edge_attr.new_zeros(len(kinds), self.edge_width)
-        features = features.index_copy(0, (kinds == 0).nonzero()[:, 0], edge_attr)
-        return torch.cat([features, nn.functional.one_hot(kinds, KINDS).to(features)], dim=1)
+        features = F.pad(edge_attr, (0, 0, 0, len(kinds) - len(edge_attr)))
+        return torch.cat([features, F.one_hot(kinds, KINDS).to(features)], dim=1)
+
+
+def _attention_graphs(graph: Graph, pattern: Pattern, count: int) -> AttentionGraphs:
+    sizes = member_sizes(graph)
+    first = starts(sizes + count)
+    virtual = ranges(first, torch.full_like(sizes, count))
+    nodes = ranges(first + count, sizes)
+    input_edges = nodes[graph.edge_index]
+    expander_edges = nodes[member_graphs(graph, pattern).edge_index]
+    first_hub = segment_index(sizes, len(nodes)) * count
+    hub = virtual[first_hub[:, None] + torch.arange(count, device=nodes.device)].flatten()
+    node = nodes.repeat_interleave(count)
+    to_hubs, from_hubs = torch.stack([node, hub]), torch.stack([hub, node])
+    edge_lists = [input_edges, expander_edges, to_hubs, from_hubs]
+    kinds = [torch.full((edge_list.shape[1],), kind) for kind, edge_list in enumerate(edge_lists)]
+    total = len(virtual) + len(nodes)
+    local = Edges(input_edges, total, total)
+    attention = Edges(torch.cat(edge_lists, dim=1), total, total)
+    return AttentionGraphs(virtual, nodes, local, attention, torch.cat(kinds).to(nodes.device))
 
 
 exphormer = model_factory(

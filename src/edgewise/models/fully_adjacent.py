@@ -17,9 +17,8 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_choice, check_divides
-from edgewise.encodings.members import member_sizes
-from edgewise.graphs import Pattern, complete
-from edgewise.graphs import batch as batch_of
+from edgewise.encodings.members import member_graphs
+from edgewise.graphs import Pattern
 from edgewise.layers import (
     GraphLayer,
     Linear,
@@ -108,9 +107,7 @@ class FullyAdjacent(GraphLayer):
         graph = packed_graph(x, graph, batch)
         graphs = [graph] * len(self.layers)
         if self.last == "complete":
-            sizes = member_sizes(graph)
-            all_pairs = graph.cached("fully_adjacent", lambda: batch_of(complete(), sizes))
-            graphs[-1] = all_pairs.to(x.device)
+            graphs[-1] = member_graphs(graph)
         x = self.embed(x)
         for layer, norm, layer_graph in zip(self.layers, self.norms, graphs, strict=True):
             x = norm(x + layer(x, layer_graph).relu())

@@ -20,9 +20,8 @@ from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import aggregate
 from edgewise.attention.biases import EdgeTerms
-from edgewise.encodings.members import member_sizes
+from edgewise.encodings.members import member_graphs
 from edgewise.graphs import Graph, Pattern, complete, incidence
-from edgewise.graphs import batch as batch_of
 from edgewise.layers import GraphLayer, MultiHeadAttention, activation
 from edgewise.layers.pooling import Pooling
 from edgewise.layers.transformer import Norm, make_norm
@@ -203,7 +202,7 @@ class GPS(GraphEncoder):
         self.attention_graph = attention_graph
 
     def transform(self, x: Tensor, graph: Graph, edge_attr: Tensor | None) -> Tensor:
-        attention_graph = batch_of(self.attention_graph, member_sizes(graph)).to(x.device)
+        attention_graph = member_graphs(graph, self.attention_graph)
         for layer in self.layers:
             x = layer(x, graph, attention_graph, edge_attr)
         return x

@@ -104,7 +104,9 @@ class GraphBERT(GraphLayer):
         """Return outputs ``[..., N, out_width]`` of x ``[..., N, in_width]``."""
         refuse_edge_attr(edge_attr)
         graph = packed_graph(x, graph, batch)
-        intimates, cliques, members, code = self.neighbourhoods(graph)
+        intimates, cliques, members, code = graph.derived(
+            _neighbourhoods, self.num_neighbours, self.alpha, self.rounds, self.norm.weight.numel()
+        )
         x = self.input_dropout(x)
         states = self.embed(x).index_select(-2, intimates.nodes) + code.to(x.device, x.dtype)
         states = self.norm(states)
@@ -129,26 +131,22 @@ class GraphBERT(GraphLayer):
         loops = graph.with_self_loops()
         return aggregate(raw.unsqueeze(-2), loops, reduce="mean").squeeze(-2)
 
-    def neighbourhoods(self, graph: Graph) -> tuple[Intimates, Graph, Graph, Tensor]:
-        """Return the neighbourhoods of all nodes of a graph, which are stored with the graph.
 
-        The result has the nodes of each neighbourhood, the complete graphs on them, the edges to
-        the centres, and the sum of the three positional codes of each node.
-        """
+def _neighbourhoods(
+    graph: Graph, num_neighbours: int, alpha: float, rounds: int, width: int
+) -> tuple[Intimates, Graph, Graph, Tensor]:
+    """Return the neighbourhoods of all nodes of a graph.
 
-        def make() -> tuple[Intimates, Graph, Graph, Tensor]:
-            intimates = intimate_nodes(graph, self.num_neighbours, self.alpha)
-            rank = ranges(torch.zeros_like(intimates.sizes), intimates.sizes)
-            color = wl_colors(graph, self.rounds)[intimates.nodes]
-            codes = [sinusoidal_positions(p, width) for p in (color, rank, intimates.hops)]
-            cliques = batch_of(complete(), intimates.sizes).to(graph.device)
-            members = membership(intimates.sizes).to(graph.device)
-            return intimates, cliques, members, torch.stack(codes).sum(0)
-
-        width = self.norm.normalized_shape[0]
-        return graph.cached(
-            ("graph_bert", self.num_neighbours, self.alpha, self.rounds, width), make
-        )
+    The result has the nodes of each neighbourhood, the complete graphs on them, the edges to the
+    centres, and the sum of the three positional codes of each node.
+    """
+    intimates = intimate_nodes(graph, num_neighbours, alpha)
+    rank = ranges(torch.zeros_like(intimates.sizes), intimates.sizes)
+    color = wl_colors(graph, rounds)[intimates.nodes]
+    codes = [sinusoidal_positions(p, width) for p in (color, rank, intimates.hops)]
+    cliques = batch_of(complete(), intimates.sizes).to(graph.device)
+    members = membership(intimates.sizes).to(graph.device)
+    return intimates, cliques, members, torch.stack(codes).sum(0)
 
 
 graph_bert = model_factory(GraphBERT, num_neighbours=0, rounds=0, depth=0, output_hops=0)

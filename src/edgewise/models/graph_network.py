@@ -54,8 +54,7 @@ class GraphNetworkBlock(nn.Module):
     def forward(self, state: GraphState, graph: Graph, members: Graph) -> GraphState:
         """Return the updated features of nodes, edges and graphs."""
         x, edge_attr, u = state
-        owner = torch.zeros_like(members.source)  # graph to which each node belongs
-        owner[members.source] = members.target
+        owner = members.derived(_owners)
         owner_of_edge = owner[graph.target]
 
         ends = graph.gather_target(x), graph.gather_source(x)
@@ -64,16 +63,27 @@ class GraphNetworkBlock(nn.Module):
         incoming = self._reduced(edge_attr, incidence(graph))
         x = self.node(torch.cat([incoming, x, u[..., owner, :]], dim=-1))
 
-        number = torch.arange(graph.num_edges, device=x.device)
-        edge_members = edges(
-            torch.stack([number, owner_of_edge]), (graph.num_edges, members.num_targets)
-        )
+        edge_members = graph.derived(_edge_members, members)
         of_edges, of_nodes = self._reduced(edge_attr, edge_members), self._reduced(x, members)
         u = self.graph(torch.cat([of_edges, of_nodes, u], dim=-1))
         return GraphState(x, edge_attr, u)
 
     def _reduced(self, x: Tensor, graph: Graph) -> Tensor:
         return aggregate(x.unsqueeze(-2), graph, reduce=self.reduce).squeeze(-2)
+
+
+def _owners(members: Graph) -> Tensor:
+    """Return the graph to which each node belongs, ``[N]``."""
+    owner = torch.zeros_like(members.source)
+    owner[members.source] = members.target
+    return owner
+
+
+def _edge_members(graph: Graph, members: Graph) -> Graph:
+    """Return the bipartite graph from each edge to the graph to which it belongs."""
+    number = torch.arange(graph.num_edges, device=graph.device)
+    owner = members.derived(_owners)[graph.target]
+    return edges(torch.stack([number, owner]), (graph.num_edges, members.num_targets))
 
 
 def _is_ambiguous(members: Graph) -> bool:

@@ -20,9 +20,8 @@ from edgewise.encodings import Centrality, PathEdges, ShortestPath
 from edgewise.encodings.code import check_code
 from edgewise.encodings.distances import path_classes
 from edgewise.encodings.members import member_sizes
-from edgewise.encodings.virtual_nodes import with_virtual_nodes, with_virtual_pairs
-from edgewise.graphs import Graph, Pattern, complete
-from edgewise.graphs import batch as batch_of
+from edgewise.encodings.virtual_nodes import with_virtual_nodes
+from edgewise.graphs import Graph, Pattern
 from edgewise.layers import (
     GraphLayer,
     Linear,
@@ -108,19 +107,17 @@ class Graphormer(GraphLayer):
         graph = packed_graph(x, graph, batch)
         nodes = self.embed(x)
         check_edge_attr(edge_attr, graph, self.edge_width, like=x)
-        sizes = member_sizes(graph)
         x = self.centrality(nodes, self.centrality.code(graph))
-        virtual, real = with_virtual_nodes(sizes)
+        virtual, real, pairs, _ = graph.derived(with_virtual_nodes)
         states = x.new_zeros(len(virtual) + len(real), x.shape[-1])
         states = states.index_copy(0, virtual, self.special.expand(len(virtual), -1))
         states = states.index_copy(0, real, x)
 
-        pairs = batch_of(complete(), sizes + 1).to(x.device)
         bias = self.bias(graph, edge_attr, distances, paths)
         for layer in self.layers:
             states = layer(states, pairs, bias=bias)
         out: Tensor = self.head(self.norm(states[virtual]))
-        return outputs_of_graphs(out, sizes, batch)
+        return outputs_of_graphs(out, member_sizes(graph), batch)
 
     def bias(
         self,
@@ -133,9 +130,9 @@ class Graphormer(GraphLayer):
 
         Pairs with the same distance and features along the path share a row of a table.
         """
-        sizes = member_sizes(graph)
+        nodes = graph.derived(with_virtual_nodes)
         distances = self.distance.code(graph) if distances is None else distances
-        count = int(sizes.square().sum())
+        count = len(nodes.real_pairs)
         check_code(distances, count, argument="distances")
         classes = distances
         table: Tensor = self.distance.table
@@ -145,7 +142,7 @@ class Graphormer(GraphLayer):
             classes, pair = path_classes(distances, paths, edge_attr)
             table = table[distances[pair].long()] + self.path(paths[pair], edge_attr).to(table)
         table = torch.cat([table, self.special_bias])
-        return TableBias(with_virtual_pairs(classes, sizes, len(table) - 1), table)
+        return TableBias(nodes.classes(classes, len(table) - 1), table)
 
 
 graphormer = model_factory(Graphormer, depth=0, edge_width=0)

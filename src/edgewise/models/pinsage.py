@@ -35,12 +35,13 @@ class ImportancePooling(GraphLayer):
     def forward(self, x: Tensor, graph: Pattern) -> Tensor:
         """Return features ``[N, width]``; the most visited nodes are computed once per graph."""
         graph = bind_to_nodes(graph, x)
-        near, weight = graph.cached(("walks", self.top, self.length), lambda: self._walk(graph))
+        near, weight = graph.derived(_most_visited, self.top, self.length)
         return aggregate(x, near, weight=weight.to(x.dtype))
 
-    def _walk(self, graph: Graph) -> tuple[Graph, Tensor]:
-        near, weight = walk_neighbours(graph, walks=self.top, walk_length=self.length, top=self.top)
-        return near.to(graph.device), weight.to(graph.device)
+
+def _most_visited(graph: Graph, top: int, walk_length: int) -> tuple[Graph, Tensor]:
+    near, weight = walk_neighbours(graph, walks=top, walk_length=walk_length, top=top)
+    return near.to(graph.device), weight.to(graph.device)
 
 
 class PinSageLayer(GraphLayer):

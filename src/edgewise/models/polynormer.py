@@ -65,22 +65,19 @@ class GlobalLayer(GraphLayer):
         """Return features ``[N, width]`` from x of the same shape."""
         key = self.key(x).sigmoid().unflatten(-1, (self.heads, -1))
         value = self.value(x).unflatten(-1, (self.heads, -1))
-        out = self.norm(attend_linearly(key, value, member_sizes(graph)).flatten(-2))
+        out = self.norm(attend_linearly(key, value, graph).flatten(-2))
         gated: Tensor = out * (self.gate(x) + self.mixture.sigmoid())
         return gated
 
 
-def attend_linearly(key: Tensor, value: Tensor, sizes: Tensor) -> Tensor:
+def attend_linearly(key: Tensor, value: Tensor, graph: Graph) -> Tensor:
     r"""Return :math:`k_i \sum_j k_j v_j^\top / k_i \sum_j k_j`, ``[N, H, D]``, over the nodes j of
-    the graph of i. The sizes of the graphs are ``[G]``.
+    the graph of i in the batch.
     """
     # Matrix products over blocks of D nodes: the products of all nodes would take D times the
     # memory of the nodes, and graphs padded to the largest one even more.
     block_size = key.shape[-1]
-    graph, position = runs_and_positions(sizes, len(key))
-    blocks = (sizes + block_size - 1) // block_size
-    graph_of_block = segment_index(blocks)
-    row = (starts(blocks)[graph] + position // block_size) * block_size + position % block_size
+    row, graph_of_block, members = graph.derived(_blocks, block_size)
     keys, values = (
         states.new_zeros(len(graph_of_block) * block_size, *states.shape[1:])
         .index_copy(0, row, states)
@@ -88,10 +85,23 @@ def attend_linearly(key: Tensor, value: Tensor, sizes: Tensor) -> Tensor:
         for states in (key, append_one(value))
     )
     sums = torch.einsum("bnhm,bnhd->bhmd", keys, values)
-    members = Intervals(starts(blocks), blocks.cumsum(0), len(sums))
     totals = aggregate(sums.flatten(2), members).unflatten(-1, sums.shape[2:])
     out = torch.einsum("bnhm,bhmd->bnhd", keys, totals[graph_of_block])
     return divide_by_last(out.flatten(0, 1)[row])
+
+
+def _blocks(graph: Graph, size: int) -> tuple[Tensor, Tensor, Graph]:
+    """Divide the nodes of each graph into blocks of this size, of which the last is padded.
+
+    Return the row of each node among those of all blocks, ``[N]``, the graph of each block, and the
+    bipartite graph from blocks to graphs.
+    """
+    sizes = member_sizes(graph)
+    member, position = runs_and_positions(sizes, graph.num_targets)
+    blocks = (sizes + size - 1) // size
+    row = (starts(blocks)[member] + position // size) * size + position % size
+    graph_of_block = segment_index(blocks)
+    return row, graph_of_block, Intervals(starts(blocks), blocks.cumsum(0), len(graph_of_block))
 
 
 class Polynormer(GraphEncoder):

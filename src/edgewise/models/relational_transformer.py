@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise._utils.ragged import ranges, segment_index, starts
+from edgewise._utils.torch_internals import has_values
 from edgewise.graphs import Graph, Intervals, Pattern, Permuted, Runs
 from edgewise.graphs.graph import bind_graph
 from edgewise.layers import (
@@ -108,6 +109,10 @@ def _between_rows(
     return Runs(cell[order], first, stop, count, count, segments=segments)
 
 
+def _has_empty(members: Graph) -> bool:
+    return bool((members.in_degree() == 0).any())
+
+
 class RelationalLayer(GraphLayer):
     """Attention over each of four graphs, then a gated feed-forward network, all pre-norm."""
 
@@ -182,16 +187,18 @@ class RelationalTransformer(nn.Module):
         self.norm, self.head = nn.RMSNorm(width), nn.Linear(width, out_width)
 
     def forward(
-        self, x: Tensor, cells: Tensor, graph: Pattern, *, batch: Membership = None
+        self, x: Tensor, cells: Tensor, graph: Pattern | CellGraphs, *, batch: Membership = None
     ) -> Tensor:
-        """Return outputs ``[B, out_width]``; B is 1 without ``batch``.
+        """Return outputs ``[B, out_width]``; B is 1 without ``batch``. The attention graphs may be
+        computed before, by :func:`cell_graphs`, and passed in the place of the graph of the rows.
 
         Raises:
             ArgumentError: ``cells`` does not fit ``x``, the rows are not in order, or a context has
                 no cell.
         """
         check_node_features(x, self.in_width, like=self.column.weight)
-        if cells.shape != (len(x), 3) or (cells[:, 2].diff() < 0).any():
+        fits = cells.shape == (len(x), 3)
+        if not fits or (has_values(cells) and (cells[:, 2].diff() < 0).any()):
             raise ArgumentError(
                 "cells",
                 expected=f"column, value and row of each cell, [{len(x)}, 3], sorted by row",
@@ -199,23 +206,25 @@ class RelationalTransformer(nn.Module):
                 remedy="sort the cells by row, and give one row of x and of cells for each",
             )
         column, value, row = cells.unbind(1)
-        num_rows = int(row[-1]) + 1 if len(row) else 0
-        if isinstance(graph, Graph):
-            num_rows = max(num_rows, graph.num_targets)
-        keys = bind_graph(graph, num_rows, num_rows, x.device)
-        sizes = members_of(x, batch).in_degree()
-        if int(sizes.sum()) != len(x) or not (sizes > 0).all():
+        members = members_of(x, batch)
+        sizes = members.in_degree()
+        if members.num_edges != len(x) or members.derived(_has_empty):
             raise ArgumentError(
                 "batch",
                 expected="contexts of at least one cell, with each cell in one of them",
                 got=f"contexts of {sizes.tolist()[:8]} cells for {counted(len(x), 'cell')}",
                 remedy="give the number of cells of each context",
             )
+        if not isinstance(graph, CellGraphs):
+            num_rows = int(row[-1]) + 1 if len(row) else 0
+            if isinstance(graph, Graph):
+                num_rows = max(num_rows, graph.num_targets)
+            keys = bind_graph(graph, num_rows, num_rows, x.device)
+            graph = cell_graphs(column, row, keys, sizes)
         slope = self.slope(column).unflatten(-1, (self.in_width, -1))
         states = self.column(column) + self.embedding(value) + (x[..., None] * slope).sum(-2)
-        cell_graphs_of_layers = cell_graphs(column, row, keys, sizes)
         for layer in self.layers:
-            states = layer(states, cell_graphs_of_layers)
+            states = layer(states, graph)
         out: Tensor = self.head(self.norm(states[starts(sizes)]))
         return out
 

@@ -29,9 +29,10 @@ from edgewise.encodings.laplacian import (
     has_repeated_eigenvalues,
     random_signs,
 )
-from edgewise.encodings.members import member_sizes
+from edgewise.encodings.members import member_graphs, member_sizes
 from edgewise.graphs import Graph, Pattern, complete, empty, membership
 from edgewise.graphs import batch as batch_of
+from edgewise.graphs.graph import fact_of_graph
 from edgewise.layers import (
     FeedForward,
     GraphLayer,
@@ -83,39 +84,65 @@ class LearnedSpectrum(nn.Module):
         """Return each node's k pairs of eigenvalue and eigenvector entry, ``[N, k, 2]``, padded
         with 0. Warns once if a graph has a repeated eigenvalue.
         """
-        values, vectors = laplacian_eigenpairs(graph, self.k)
-        repeated = has_repeated_eigenvalues(values)
-        if not self._has_warned and bool(repeated.any()):
+        code, repeated = _spectrum(graph, self.k)
+        # Compiled code does not warn.
+        if repeated and not self._has_warned and not torch.compiler.is_compiling():
             self._has_warned = True
-            which = repeated.nonzero()[:, 0].tolist()
-            shown = ", ".join(map(str, which[:10])) + (", ..." if len(which) > 10 else "")
+            shown = ", ".join(map(str, repeated[:10])) + (", ..." if len(repeated) > 10 else "")
             warnings.warn(
-                f"{len(which)} of {len(values)} graphs have repeated Laplacian eigenvalues (graphs "
-                f"{shown}): their eigenvectors are not unique, so the outputs of SAN for these "
-                "graphs change when the nodes are renumbered. Remedy: keep the order of the nodes, "
-                "or use an encoding without eigenvectors, such as RandomWalk",
+                f"{len(repeated)} of {len(member_sizes(graph))} graphs have repeated Laplacian "
+                f"eigenvalues (graphs {shown}): their eigenvectors are not unique, so the outputs "
+                "of SAN for these graphs change when the nodes are renumbered. Remedy: keep the "
+                "order of the nodes, or use an encoding without eigenvectors, such as RandomWalk",
                 RepeatedEigenvalueWarning,
                 stacklevel=2,
             )
-        member = segment_index(member_sizes(graph), graph.num_targets)
-        return torch.stack([values[member], vectors], dim=-1)
+        return code
 
-    def forward(self, x: Tensor, code: Tensor) -> Tensor:
-        """Return x ``[N, width]`` plus the encoding, given the ``[N, k, 2]`` from :meth:`code`."""
+    def forward(self, x: Tensor, code: Tensor, graph: Graph | None = None) -> Tensor:
+        """Return x ``[N, width]`` plus the encoding, given the ``[N, k, 2]`` from :meth:`code`.
+
+        In compiled code, tokens follow from ``graph``, because they cannot from the values of
+        ``code``.
+        """
         check_code(code, x.shape[-2], self.k, 2)
-        there = code[..., 0] > 0
+        if graph is not None and torch.compiler.is_compiling():
+            index, pairs, members = graph.derived(_tokens, self.k)
+        else:
+            index, pairs, members = _tokens_of(code)
         value, vector = code.to(x).unbind(-1)
         if self.training:
             vector = vector * random_signs(vector, self.k)
-        tokens = self.embed(torch.stack([value, vector], dim=-1)[there])
-        count = there.sum(1)
-        graph = batch_of(complete(), count).to(x.device)
+        tokens = self.embed(torch.stack([value, vector], dim=-1).flatten(0, 1)[index])
         for layer in self.layers:
-            tokens = layer(tokens, graph)
+            tokens = layer(tokens, pairs)
         # Without the division, encodings change faster than the running means of batch norm.
-        read = self.sum(tokens, membership(count).to(x.device)) / self.k
+        read = self.sum(tokens, members) / self.k
         out: Tensor = x + self.project(read)
         return out
+
+
+@fact_of_graph
+def _spectrum(graph: Graph, k: int) -> tuple[Tensor, list[int]]:
+    """Return the code ``[N, k, 2]`` and the graphs of the batch with a repeated eigenvalue."""
+    values, vectors = laplacian_eigenpairs(graph, k)
+    member = segment_index(member_sizes(graph), graph.num_targets)
+    repeated: list[int] = has_repeated_eigenvalues(values).nonzero()[:, 0].tolist()
+    return torch.stack([values[member], vectors], dim=-1), repeated
+
+
+def _tokens(graph: Graph, k: int) -> tuple[Tensor, Graph, Graph]:
+    return _tokens_of(_spectrum(graph, k)[0])
+
+
+def _tokens_of(code: Tensor) -> tuple[Tensor, Graph, Graph]:
+    """Return the indices of the entries of ``code [N, k, 2]`` that are no padding, the complete
+    graph of those of each node, and the bipartite graph from them to the nodes.
+    """
+    exists = code[..., 0] > 0
+    count = exists.sum(1)
+    pairs, members = batch_of(complete(), count), membership(count)
+    return exists.flatten().nonzero()[:, 0], pairs.to(code.device), members.to(code.device)
 
 
 class SpectralAttention(GraphLayer):
@@ -270,7 +297,7 @@ class SAN(GraphLayer):
         nodes = self.embed(x)
         check_edge_attr(edge_attr, graph, self.edge_width, like=x)
         code = self.position.code(graph) if positions is None else positions
-        x = self.position(nodes, code)
+        x = self.position(nodes, code, graph)
         others = self.others(graph)
         for layer in self.layers:
             x = layer(x, graph, others, edge_attr)
@@ -279,12 +306,15 @@ class SAN(GraphLayer):
 
     def others(self, graph: Graph) -> Graph:
         """Return the pairs of nodes of the same graph that are not edges; no pairs if γ = 0."""
-        pairs = complete() if self.gamma else empty()
+        return graph.derived(_pairs_without_edge if self.gamma else _no_pairs)
 
-        def make() -> Pattern:
-            return batch_of(pairs, member_sizes(graph)).to(graph.device) - graph
 
-        return graph.cached(("without its edges", pairs), make).bind(graph.num_targets)
+def _pairs_without_edge(graph: Graph) -> Graph:
+    return (member_graphs(graph) - graph).bind(graph.num_targets)
+
+
+def _no_pairs(graph: Graph) -> Graph:
+    return member_graphs(graph, empty())
 
 
 san = model_factory(SAN, depth=0, edge_width=0, position_depth=0, gamma=0)

@@ -111,11 +111,10 @@ class TokenGT(GraphEncoder):
         edges = self.identify(torch.cat(ends, dim=-1)) + self.kinds[2]
         if self.embed_edges is not None and edge_attr is not None:
             edges = edges + self.embed_edges(edge_attr)
-        graph_token, of_nodes, of_edges, sizes = token_positions(graph)
-        h = nodes.new_zeros(int(sizes.sum()), nodes.shape[-1])
-        h = h.index_copy(0, graph_token, self.kinds[0].to(h).expand(len(sizes), -1))
+        graph_token, of_nodes, of_edges, pairs = graph.derived(_token_graph)
+        h = nodes.new_zeros(pairs.num_targets, nodes.shape[-1])
+        h = h.index_copy(0, graph_token, self.kinds[0].to(h).expand(len(graph_token), -1))
         h = h.index_copy(0, of_nodes, nodes).index_copy(0, of_edges, edges.to(h))
-        pairs = batch_of(complete(), sizes).to(x.device)
         for layer in self.layers:
             h = layer(h, pairs)
         out: Tensor = self.norm(h[graph_token])
@@ -125,22 +124,19 @@ class TokenGT(GraphEncoder):
         return outputs_of_graphs(states, member_sizes(graph), batch)
 
 
-def token_positions(graph: Graph) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _token_graph(graph: Graph) -> tuple[Tensor, Tensor, Tensor, Graph]:
     """Return the positions of graph tokens ``[G]``, nodes ``[N]`` and edges ``[E]`` in the sequence
-    of all tokens, and the number of tokens of each graph ``[G]``.
+    of all tokens, and the complete graph of the tokens of each graph.
     """
-
-    def make() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        nodes = member_sizes(graph)
-        owner = segment_index(nodes, graph.num_targets)[graph.target]
-        edges = owner.bincount(minlength=len(nodes))
-        sizes = 1 + nodes + edges
-        first = starts(sizes)
-        of_edges = torch.empty_like(owner)
-        of_edges[owner.argsort(stable=True)] = ranges(first + 1 + nodes, edges)
-        return first, ranges(first + 1, nodes), of_edges, sizes
-
-    return graph.cached("token_positions", make)
+    nodes = member_sizes(graph)
+    owner = segment_index(nodes, graph.num_targets)[graph.target]
+    edges = owner.bincount(minlength=len(nodes))
+    sizes = 1 + nodes + edges
+    first = starts(sizes)
+    of_edges = torch.empty_like(owner)
+    of_edges[owner.argsort(stable=True)] = ranges(first + 1 + nodes, edges)
+    pairs = batch_of(complete(), sizes).to(graph.device)
+    return first, ranges(first + 1, nodes), of_edges, pairs
 
 
 token_gt = model_factory(TokenGT, depth=0, edge_width=0)

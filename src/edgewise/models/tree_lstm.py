@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_even
 from edgewise._utils.errors import ArgumentError
-from edgewise._utils.ragged import starts
+from edgewise._utils.ragged import runs_and_positions
 from edgewise.attention.attend import aggregate
 from edgewise.graphs import Edges, Graph, Pattern, incidence
 from edgewise.graphs.graph import bind_graph, edge_keys
@@ -28,13 +28,12 @@ from edgewise.models.arguments import model_factory
 
 
 class Level(NamedTuple):
-    """Nodes of a tree whose children are on lower levels: indices ``[L]``, edges to them from their
-    children, and position ``[E']`` of each child among its siblings.
+    """Nodes of a tree whose children are on lower levels: indices ``[L]``, and edges to them from
+    their children, sorted by target, then by source.
     """
 
     nodes: Tensor
     graph: Graph
-    place: Tensor
 
 
 def upwards(graph: Graph) -> list[Level]:
@@ -53,8 +52,6 @@ def levels(graph: Graph) -> list[Level]:
     waiting = graph.in_degree()
     order = edge_keys(graph).argsort()  # Sort children by index.
     source, target = graph.source[order], graph.target[order]
-    first = starts(waiting)
-    child_rank = torch.arange(len(order), device=order.device) - first[target]
     remaining = torch.ones_like(waiting, dtype=torch.bool)
     sorted_levels = []
     while bool(remaining.any()):
@@ -66,9 +63,7 @@ def levels(graph: Graph) -> list[Level]:
         number[nodes] = torch.arange(len(nodes), device=nodes.device)
         is_edge = number[target] >= 0
         edges = torch.stack([source[is_edge], number[target[is_edge]]])
-        sorted_levels.append(
-            Level(nodes, Edges(edges, len(nodes), graph.num_sources), child_rank[is_edge])
-        )
+        sorted_levels.append(Level(nodes, Edges(edges, len(nodes), graph.num_sources)))
         remaining = remaining & ~ready
         waiting = waiting - torch.bincount(target[ready[source]], minlength=len(waiting))
     return sorted_levels
@@ -122,16 +117,14 @@ class NAry(nn.Module):
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor, level: Level) -> tuple[Tensor, Tensor]:
         """Return the hidden and cell states ``[L, width]`` of the L nodes of a level."""
-        if level.place.numel() and int(level.place.max()) >= self.max_children:
-            raise ArgumentError(
-                "graph",
-                expected=f"at most {self.max_children} children for each node",
-                got=f"a node with {int(level.place.max()) + 1} children",
-                remedy="build the model with a larger children=, or children=0 for any number",
-            )
         width = h.shape[-1]
-        hidden = torch.stack([self._slot(h, level, k) for k in range(self.max_children)], dim=1)
-        cells = torch.stack([self._slot(c, level, k) for k in range(self.max_children)], dim=1)
+        slot, source = level.graph.derived(_slots, self.max_children)
+        hidden, cells = (
+            state.new_zeros(len(level.nodes) * self.max_children, width)
+            .index_copy(0, slot, state[source])
+            .unflatten(0, (len(level.nodes), self.max_children))
+            for state in (h, c)
+        )
         x_gates, x_forget = self.x(x).split([3 * width, width], dim=-1)
         h_gates, h_forget = self.h(hidden.flatten(1)).split(
             [3 * width, self.max_children * width], dim=-1
@@ -141,14 +134,19 @@ class NAry(nn.Module):
         cell = i.sigmoid() * u.tanh() + (forget * cells).sum(1)
         return o.sigmoid() * cell.tanh(), cell
 
-    @staticmethod
-    def _slot(state: Tensor, level: Level, k: int) -> Tensor:
-        """Return the state of the k-th child of each node, ``[L, width]``; 0 if there is none."""
-        mine = level.place == k
-        target, source = level.graph.target[mine], level.graph.source[mine]
-        return state.new_zeros(len(level.nodes), state.shape[-1]).index_copy(
-            0, target, state[source]
+
+def _slots(graph: Graph, children: int) -> tuple[Tensor, Tensor]:
+    """Return the slot of each child among those of all nodes of a level, and the child."""
+    degree = graph.in_degree()
+    if degree.numel() and int(degree.max()) > children:
+        raise ArgumentError(
+            "graph",
+            expected=f"at most {children} children for each node",
+            got=f"a node with {int(degree.max())} children",
+            remedy="build the model with a larger children=, or children=0 for any number",
         )
+    rank = runs_and_positions(degree, graph.num_edges)[1]
+    return graph.target * children + rank, graph.source
 
 
 class TreeLSTM(GraphLayer):

@@ -19,9 +19,9 @@ from edgewise._utils.arguments import check_range
 from edgewise._utils.ragged import segment_index, starts
 from edgewise.attention.biases import EdgeTerm, TableBias
 from edgewise.encodings.code import check_code
-from edgewise.encodings.members import member_sizes, members_by_size, pair_index
-from edgewise.graphs import Graph, Pattern, complete
-from edgewise.graphs import batch as batch_of
+from edgewise.encodings.members import member_graphs, member_sizes, members_by_size, pair_index
+from edgewise.graphs import Graph, Pattern
+from edgewise.graphs.graph import fact_of_graph
 from edgewise.layers import (
     GraphLayer,
     Linear,
@@ -36,6 +36,7 @@ from edgewise.models.tree_lstm import check_parents, no_forest
 NONE = -1
 
 
+@fact_of_graph
 def tree_relations(graph: Graph) -> Tensor:
     """Return for each pair i, j the steps up from i to the lowest common ancestor and down to j,
     ``[P, 2]``, in the order of ``graphs.complete()``; (-1, -1) between trees.
@@ -165,7 +166,7 @@ class TreeTransformer(GraphLayer):
         graph = packed_graph(x, graph, batch)
         nodes = self.embed(self.dropout(x))
         check_edge_attr(edge_attr, graph, self.edge_width, like=x)
-        pairs = batch_of(complete(), member_sizes(graph)).to(x.device)
+        pairs = member_graphs(graph)
         code = self.relation.code(graph) if relations is None else relations
         check_code(code, pairs.num_edges, argument="relations")
         bias: EdgeTerm = self.relation(code)

@@ -135,8 +135,8 @@ class TilesLayout:
         if status:
             raise library.NativeError(library.STATUS[status])
         # Empty tensors mean that the nodes keep their order, because an operator's list of tensors
-        # cannot contain None.
-        empty = runs.block[:0]
+        # cannot contain None. torch.export.save fails for an empty slice of a larger tensor.
+        empty = runs.block[:0].clone()
         row = empty if runs.row is None else runs.row
         column = empty if runs.column is None else runs.column
         tensors = row, column, runs.block, block_piece, piece, reach, runs.tile
@@ -151,5 +151,9 @@ def _numbers(*shapes: tuple[int, ...]) -> list[Tensor]:
     """Return empty int32 tensors; ``torch.jit.trace`` would record ``torch.empty``."""
     arrays = []
     for shape in shapes:  # A loop is faster than a comprehension up to Python 3.11.
-        arrays.append(torch.from_numpy(np.empty(shape, np.int32)))
+        # torch.export.save fails for an array of NumPy without entries.
+        if 0 in shape:
+            arrays.append(torch.zeros(shape, dtype=torch.int32))
+        else:
+            arrays.append(torch.from_numpy(np.empty(shape, np.int32)))
     return arrays
