@@ -10,7 +10,7 @@ DIR has the files of Wu et al. as the GitHub repository chemprop/chemprop stored
 The table has the mean ROC-AUC over the columns on the test fold, mean and standard deviation over
 the first ``--folds`` folds, of:
 
-- molecules: the recipe, with all columns in one run, and what the validation loss has chosen;
+- molecules: the recipe, with all columns in one run, and what the validation set has chosen;
 - network, trees: the two parts of this run, of which the trees are fitted to all training rows;
 - ECFP forest: scikit-learn's random forest of 500 trees on Morgan fingerprints of radius 2 with
   2,048 bits, for each column.
@@ -117,7 +117,7 @@ def measured(path: Path, fold: int, folder: Path) -> tuple[dict[str, float], str
     }
     auc = {name: roc_auc(columns, targets["test"]) for name, columns in scores.items()}
     print(f"{path.stem}, fold {fold}: {auc}; {parts_note(RunFolder(folder))}", flush=True)
-    return auc, parts_note(RunFolder(folder)).split(": ", 1)[1].split(",")[0]
+    return auc, parts_note(RunFolder(folder)).split(": ", 1)[1].split(" (")[0]
 
 
 def main() -> None:

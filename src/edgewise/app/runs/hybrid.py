@@ -15,7 +15,7 @@ from edgewise.explain.parts import answer_parts, fractions, parts_text, recorded
 PARTS = "parts of the predictions"
 """Name of the note with the fractions of the parts."""
 CHOSEN = "predictions"
-"""Name of the note with the part that a validation loss has chosen."""
+"""Name of the note with the predictions that the validation set has chosen."""
 
 
 Combined = CombinedClassifier | NetworkAndForest
@@ -41,7 +41,7 @@ def fit_scales(model: Combined, val: Loader, task: Task) -> None:
 @torch.no_grad()
 def keep_parts(folder: RunFolder, model: nn.Module, val: Loader) -> None:
     """Write the fraction of each part of a hybrid model on the validation set to ``notes.json``,
-    or the part that a validation loss has chosen.
+    or the predictions that the validation set has chosen.
     """
     if isinstance(model, NetworkAndForest):
         _write_note(folder, CHOSEN, model.chosen())

@@ -22,6 +22,7 @@ TREES = 100
 LEAF = 3  # Minimum number of training examples in a leaf.
 MOST = 10_000  # Maximum number of training examples.
 SMOOTHING = 1e-3  # Added to each probability, so that logarithms are finite.
+CLEAR = 2.0  # Standard errors by which one part must be better than the average.
 AVERAGE = "average of network and randomised trees"
 CHOICES = {"network": (1.0, 0.0), AVERAGE: (0.5, 0.5), "randomised trees": (0.0, 1.0)}
 """Weights of the logits of the network and of the trees."""
@@ -131,7 +132,8 @@ def fit_forest(train: Split, targets: Sequence[Target]) -> dict[str, Tensor]:
 class NetworkAndForest(nn.Module):
     """Network whose logits are averaged with those of a forest, except in training mode.
 
-    The validation loss chooses the network alone, the forest alone, or the average.
+    The validation set chooses one part alone if its loss is lower than that of the average by more
+    than twice the standard error of the difference.
     """
 
     weights: Tensor
@@ -153,11 +155,21 @@ class NetworkAndForest(nn.Module):
 
     @torch.no_grad()
     def fit_weights(self, network: Tensor, forest: Tensor, target: Tensor, task: Task) -> None:
-        """Choose the weights with the lowest loss of held-out logits of both parts."""
-        losses = [float(task.loss(a * network + b * forest, target)) for a, b in CHOICES.values()]
-        self.losses.copy_(torch.tensor(losses))
-        best = min(range(len(losses)), key=lambda i: (math.isnan(losses[i]), losses[i]))
-        self.weights.copy_(torch.tensor(list(CHOICES.values())[best]))
+        """Choose the weights by the losses of held-out logits of both parts."""
+        losses = {
+            name: torch.stack(
+                [
+                    task.loss(a * network[i : i + 1] + b * forest[i : i + 1], target[i : i + 1])
+                    for i in range(len(target))
+                ]
+            )
+            for name, (a, b) in CHOICES.items()
+        }
+        self.losses.copy_(torch.stack([loss.mean() for loss in losses.values()]))
+        best = min(losses, key=lambda name: float(losses[name].mean()))
+        gain = losses[AVERAGE] - losses[best]
+        is_clear = gain.mean() > CLEAR * gain.std() / math.sqrt(len(gain))
+        self.weights.copy_(torch.tensor(CHOICES[best if is_clear else AVERAGE]))
 
     @property
     def is_alone(self) -> bool:
@@ -166,7 +178,6 @@ class NetworkAndForest(nn.Module):
 
     def chosen(self) -> str:
         """Return the chosen predictions and the validation losses, as text."""
-        losses = dict(zip(CHOICES, self.losses.tolist(), strict=True))
-        (best,) = (name for name, weights in CHOICES.items() if [*weights] == self.weights.tolist())
-        others = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items() if name != best)
-        return f"{best}, with the lowest validation loss, {losses[best]:.4f} ({others})"
+        (name,) = (name for name, pair in CHOICES.items() if [*pair] == self.weights.tolist())
+        losses = zip(CHOICES, self.losses.tolist(), strict=True)
+        return f"{name} (validation losses: {', '.join(f'{n} {loss:.4f}' for n, loss in losses)})"

@@ -104,8 +104,8 @@ class MoleculeTable(Data):
         bonds: whether the model receives bond features and conditions.
         descriptors: whether the model also gets RDKit descriptors of each molecule, of its cations
             and of the rest, standardised over the training molecules and clipped to ±4.
-        forest: fit randomised trees to classes. The predictions are those of the network, of the
-            trees or their average, whichever has the lowest validation loss. A model with
+        forest: fit randomised trees to classes. The predictions are the average of the network and
+            the trees, or one of them if its validation loss is clearly lower. A model with
             ``--from`` or class weights, and tables with a target of numbers, do not use trees.
         batch_size: rows per batch.
         epoch_rows: maximum number of rows sampled per epoch; 0 for all.
