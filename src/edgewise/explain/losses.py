@@ -36,11 +36,11 @@ class Losses:
 
 
 def warn_if_unused(model: nn.Module) -> None:
-    """Warn if the predictions are those of naive Bayes or trees, so that attention has no effect."""
+    """Warn if the predictions are those of naive Bayes or of trees, not of the network."""
     for module in model.modules():
         if getattr(module, "is_alone", False):
             warnings.warn(
-                f"the weight of the network is near zero, so the predictions are those of "
+                "the weight of the network is near zero, so the predictions are those of "
                 f"{module.part}, and attention weights and heads hardly affect them. Train with "
                 f"{module.without_part} for predictions of the network alone.",
                 stacklevel=3,
