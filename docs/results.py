@@ -561,9 +561,10 @@ def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) ->
         kind: name of the kind of recipe.
         metrics: names of the metrics of the task.
     """
-    # Baselines read the training graph, not sampled batches, and do not use `data.naive_bayes`.
+    # Baselines read the training graph, not sampled batches, and do not use the part of a hybrid
+    # model that the data fit.
     sampled = {"batch_size", "fanouts", "negatives", "by_user"}
-    ignored = {"fold", "naive_bayes", *sampled, *AUGMENTATION}
+    ignored = {"fold", "naive_bayes", "forest", *sampled, *AUGMENTATION}
     data = {name: value for name, value in record["data"].items() if name not in ignored}
     monitored = record["trainer"]["monitor"].partition("/")[2]
     chosen = monitored if monitored in metrics else (metrics or ["loss"])[0]

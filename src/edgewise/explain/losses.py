@@ -36,14 +36,15 @@ class Losses:
 
 
 def warn_if_unused(model: nn.Module) -> None:
-    """Warn if the predictions are those of naive Bayes, so that attention does not affect them."""
-    if any(getattr(module, "is_alone", False) for module in model.modules()):
-        warnings.warn(
-            "the fitted factor of the network is near zero, so the predictions are those of naive "
-            "Bayes, and attention weights and heads hardly affect them. Train with "
-            "--data.naive_bayes false for predictions of the network alone.",
-            stacklevel=3,
-        )
+    """Warn if the predictions are those of naive Bayes or of trees, not of the network."""
+    for module in model.modules():
+        if getattr(module, "is_alone", False):
+            warnings.warn(
+                "the weight of the network is near zero, so the predictions are those of "
+                f"{module.part}, and attention weights and heads hardly affect them. Train with "
+                f"{module.without_part} for predictions of the network alone.",
+                stacklevel=3,
+            )
 
 
 def losses_of(

@@ -37,7 +37,7 @@ from edgewise.app.runs import (
 from edgewise.app.runs.baseline_results import baselines_for
 from edgewise.app.train import Batch, Candidate, NoBaselineError, RunFolder, Writer
 from edgewise.app.train import baseline as train_baseline
-from edgewise.app.train import tree_baselines as trees
+from edgewise.app.train.neighbourhood_counts import neighbourhoods
 from edgewise.app.train.preprocessing import Preprocessing
 from edgewise.graphs import edges
 
@@ -92,12 +92,12 @@ def test_neighbourhoods_are_those_of_isomorphic_nodes():
     """Nodes of a path of six: the ends, their neighbours and the middle."""
     pairs = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
     both = torch.cat([pairs, pairs.flip(0)], dim=1)
-    colors = trees.neighbourhoods(torch.ones(6, 1), both, None)
+    colors = neighbourhoods(torch.ones(6, 1), both, None)
     distinct = [len(column.unique()) for column in colors.T]
     assert distinct == [1, 2, 3]
     assert torch.equal(colors, colors.flip(0))
     bonds = torch.tensor([1.0, 1, 2, 1, 1]).repeat(2)[:, None]
-    assert len(trees.neighbourhoods(torch.ones(6, 1), both, bonds)[:, 1].unique()) == 3
+    assert len(neighbourhoods(torch.ones(6, 1), both, bonds)[:, 1].unique()) == 3
 
 
 def test_seasonal_naive_with_drift_continues_a_line():

@@ -8,18 +8,17 @@ import os
 import socket
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from edgewise._utils.errors import ArgumentError, EdgewiseError, Interrupted, in_one_line
 from edgewise._utils.limits import built_within
 from edgewise.app.runs.fine_tuning import check_start, load_start
 from edgewise.app.runs.hugging_face import with_hf_model
-from edgewise.app.runs.hybrid import fit_scales, keep_parts
+from edgewise.app.runs.hybrid import Combined, fit_scales, keep_parts
 from edgewise.app.runs.pretrained import fine_tuning_note
 from edgewise.app.runs.recipe_fields import model_fields
 from edgewise.app.runs.record import STEP, check_resumed, check_step, load_recipe, to_record
@@ -27,6 +26,7 @@ from edgewise.app.runs.side_by_side import side_by_side
 from edgewise.app.runs.vocabulary import with_vocabulary, write_tokenizer
 from edgewise.app.train.fitting import fit
 from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
+from edgewise.app.train.forest import Forest, NetworkAndForest
 from edgewise.app.train.held_out import keep_held_out
 from edgewise.app.train.layerwise import LayerwiseBatch
 from edgewise.app.train.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
@@ -171,10 +171,11 @@ def checked_model(recipe: Recipe, splits: Splits) -> nn.Module:
         splits.codes.prepare(encodings, shared=shares_nodes(model))
     described = recipe.for_targets(splits.targets, splits.class_counts)
     described.trainer.check(described.task.metrics(), model)
-    if recipe.trainer.strategy == "fsdp" and isinstance(model, CombinedClassifier):
+    if recipe.trainer.strategy == "fsdp" and isinstance(model, Combined):
         raise ArgumentError(
             "trainer.strategy",
-            expected="ddp with Naive Bayes, whose scale is fitted on all weights",
+            expected="ddp with Naive Bayes or randomised trees, whose weights are fitted to the "
+            "outputs of the whole network",
             got="fsdp",
             remedy="set trainer.strategy to ddp",
         )
@@ -194,11 +195,16 @@ def _fit(
     recipe = recipe.for_targets(splits.targets, splits.class_counts)
     loaders = splits.loaders(recipe.seed)
     callbacks: tuple[lightning.Callback, ...] = ()
-    if isinstance(model, CombinedClassifier):
+    if isinstance(model, Combined):
         from lightning.pytorch.callbacks import LambdaCallback
 
-        fit_before_validation = partial(fit_scales, model, loaders["val"])
-        callbacks = (LambdaCallback(on_validation_epoch_start=lambda *_: fit_before_validation()),)
+        def fit_first(
+            _trainer: object, _module: object, _batch: object, index: int, *_: int
+        ) -> None:
+            if index == 0:  # Averages of weights are in place then.
+                fit_scales(model, loaders["val"], recipe.task)
+
+        callbacks = (LambdaCallback(on_validation_batch_start=fit_first),)
     # Reseed, so that training does not repeat the random numbers of the initial weights.
     seed_everything(recipe.seed + 1)
     metrics = fit(
@@ -213,7 +219,7 @@ def _fit(
         title=title,
     )
     if rank_and_world_size()[0] == 0:
-        if is_hybrid(model):
+        if is_hybrid(model) or isinstance(model, Combined):
             keep_parts(folder, model, loaders["val"])
         if splits.targets:
             keep_held_out(folder, model, splits)
@@ -291,14 +297,23 @@ def build_model(
         )
     with built_within(f"model of {recipe.name}", saved):
         model = recipe.task.complete(recipe.model(**arguments), data_sizes)
-    counts = {
-        name.removeprefix("naive_bayes."): tensor
-        for name, tensor in preprocessing.values.items()
-        if name.startswith("naive_bayes.")
-    }
-    # Naive Bayes contains the frequencies of the classes, which class weights are to remove.
+    # Both parts contain the frequencies of the classes, which class weights are to remove.
     weighted = getattr(recipe.task, "class_weight", "none") != "none"
-    if counts and not recipe.start and not weighted and isinstance(model, TextClassifier):
-        model = CombinedClassifier(model, NaiveBayes(**counts))
+    if not recipe.start and not weighted:
+        counts, trees = _fitted("naive_bayes", preprocessing), _fitted("forest", preprocessing)
+        if counts and isinstance(model, TextClassifier):
+            model = CombinedClassifier(model, NaiveBayes(**counts))
+        if trees:
+            model = NetworkAndForest(model, Forest(**trees))
     scale = preprocessing.target_scale
     return TargetScaling(model, *scale) if scale else model
+
+
+def _fitted(part: str, preprocessing: Preprocessing) -> dict[str, Tensor]:
+    """Return the tensors of a part that the data fitted, by name."""
+    prefix = f"{part}."
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in preprocessing.values.items()
+        if name.startswith(prefix)
+    }

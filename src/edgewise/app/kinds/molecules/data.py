@@ -34,11 +34,13 @@ from edgewise.app.kinds.molecules.chem import (
     largest_fragment,
     molecule_graph,
     parse,
+    rdkit,
     scaffold,
 )
 from edgewise.app.kinds.molecules.sdf import is_sdf, read_sdf
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.folds import Folds, How, Key, sample_labelled
+from edgewise.app.train.forest import fit_forest
 from edgewise.app.train.packed import PackedGraphs
 from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 from edgewise.app.train.splits import Data, Split, Splits, TargetScale
@@ -102,6 +104,9 @@ class MoleculeTable(Data):
         bonds: whether the model receives bond features and conditions.
         descriptors: whether the model also gets RDKit descriptors of each molecule, of its cations
             and of the rest, standardised over the training molecules and clipped to ±4.
+        forest: fit randomised trees to classes. The predictions are the average of the network and
+            the trees, or one of them if its validation loss is clearly lower. A model with
+            ``--from`` or class weights, and tables with a target of numbers, do not use trees.
         batch_size: rows per batch.
         epoch_rows: maximum number of rows sampled per epoch; 0 for all.
         labelled: number of training rows to use, a random sample with ``split_seed``; 0 for all.
@@ -140,6 +145,7 @@ class MoleculeTable(Data):
     fragments: Fragments = "all"
     bonds: bool = True
     descriptors: bool = False
+    forest: bool = False
     batch_size: int = 64
     epoch_rows: int = 0
     labelled: int = 0
@@ -226,6 +232,9 @@ class MoleculeTable(Data):
             name: self._part(codes, number[i], measured[i], described, columns.values[i])
             for name, i in index.items()
         }
+        if self.forest and all(target.classes for target in targets):
+            trees = fit_forest(splits["train"], targets)
+            preprocessing |= {f"forest.{name}": tensor for name, tensor in trees.items()}
         target_scale = self._target_scale(targets, columns.values[train])
         train_part = replace(
             splits["train"], target_scale=target_scale, draw=self.epoch_rows or None
@@ -454,10 +463,14 @@ def packed(molecules: Iterable[Any]) -> PackedGraphs:
 
 def described_all(molecules: Iterable[Any]) -> Tensor:
     """Return descriptors ``[G, D]`` of molecules, of their cations and of their other fragments."""
-    rows = [
-        [value for fragment in (molecule, *ions(molecule)) for value in descriptors(fragment)]
-        for molecule in molecules
-    ]
+    no_atoms, rows = descriptors(rdkit().Mol()), []
+    for molecule in molecules:
+        cations, rest = ions(molecule)
+        values = descriptors(molecule)
+        if cations.GetNumAtoms():
+            rows.append([*values, *descriptors(cations), *descriptors(rest)])
+        else:  # The other fragments are the whole molecule.
+            rows.append([*values, *no_atoms, *values])
     return torch.tensor(rows, dtype=torch.double)
 
 

@@ -107,7 +107,9 @@ molecules = Recipe(
     model=partial(models.molecule_transformer, width=64, depth=4, heads=4, dropout=0.1),
     # All measurements of a molecule are in the same split. An epoch trains on at most 10,000 rows,
     # sampled from larger files, so that large files do not train for longer.
-    data=MoleculeTable(split="molecule", descriptors=True, batch_size=32, epoch_rows=10_000),
+    data=MoleculeTable(
+        split="molecule", descriptors=True, forest=True, batch_size=32, epoch_rows=10_000
+    ),
     task=PropertyPrediction(),
     optimizer=OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=CosineSchedule(warmup=0.05),

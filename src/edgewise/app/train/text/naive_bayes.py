@@ -37,6 +37,7 @@ class NaiveBayes(nn.Module):
     weights: Tensor
     prior: Tensor
     scales: Tensor
+    part, without_part = "naive Bayes", "--data.naive_bayes false"
 
     def __init__(self, keys: Tensor, weights: Tensor, prior: Tensor) -> None:
         super().__init__()
