@@ -511,6 +511,19 @@ def test_a_page_says_that_a_sum_is_not_attention() -> None:
         assert any("a sum, not attention" in note for note in page.notes) == (reduce == "sum")
 
 
+def test_weights_of_a_sum_are_not_called_attention(chromium: Any, tmp_path: Path) -> None:
+    graph = graphs.complete().bind(3)
+    for kind, words in (("attention", "attends to"), ("aggregation", "receives from")):
+        record = replace(layer("layers.0", graph), kind=kind)
+        explained = explanation([record], ["a", "b", "c"], "graph", details={"node": 0})
+        page = Opened(chromium, write_page(explained, tmp_path / f"{kind}.html")).page
+        title = "Attention" if kind == "attention" else "Weights"
+        assert page.text_content("#title") == f"{title} over a graph"
+        assert page.text_content("#tab-attention") == title
+        assert page.text_content("#lists h3") == words
+        assert ("attend" in page.text_content("#stage")) == (kind == "attention")
+
+
 def test_the_bundle_is_made_of_the_sources() -> None:
     """`make page` makes it."""
     names = sorted(path.name for path in FOLDER.iterdir())

@@ -81,8 +81,8 @@ export function showReasons(data) {
     },
     bars() {
       const { node } = scaled();
-      const { values } = reasons;
-      const top = values ? 150 : 0;
+      const { values, waveform } = reasons;
+      const top = values ? 150 : waveform ? 80 : 0;
       const all = state.width;
       const [up, down] = [Math.max(...node, 0), -Math.min(...node, 0)];
       const unit = 170 / Math.max(up + down, 1);
@@ -99,6 +99,11 @@ export function showReasons(data) {
           root.append(dot);
         });
         root.append(text(10, 12, `values from ${rounded(low, "")} to ${rounded(high, "")}`, "start"));
+      }
+      if (waveform) {
+        const edge = (index) => 10 + (index * width) / waveform.bins;
+        const outline = [...waveform.peaks.entries(), ...[...waveform.peaks.entries()].reverse().map(([index, peak]) => [index, -peak])];
+        root.append(svg("polygon", { points: outline.map(([index, peak]) => `${edge(index + 0.5)},${top / 2 - (top / 2 - 5) * peak}`).join(" "), class: "wave" }, hint("the recording: largest amplitude at each time")));
       }
       root.append(svg("line", { x1: 10, x2: all - 10, y1: base, y2: base, class: "axis" }));
       node.forEach((fraction, index) => {
@@ -313,7 +318,12 @@ export function showReasons(data) {
     const items = signed()
       ? [swatch("var(--for)", isClass ? `for ${name}` : "raises the value"), swatch("var(--against)", isClass ? `against ${name}` : "lowers the value"), `${more}: larger effect`]
       : [swatch("var(--for)", `${more}: larger ${method().name}`)];
-    if (reasons.drawing === "graph" && data.classes) items.push(...data.classes.names.slice(0, 12).map((label, number) => swatch(CLASSES[number % CLASSES.length], shorten(label, 20))), "(predicted class)");
+    if (reasons.drawing === "graph" && data.classes) {
+      const { names, numbers } = data.classes;
+      const shown = [...new Set([...strongest()].map((index) => numbers[data.sides[0].indexOf(named(index))]))].filter((number) => number !== undefined).sort((a, b) => a - b);
+      items.unshift("ring and line:");
+      items.push("inside, the predicted class:", ...shown.map((number) => swatch(CLASSES[number % CLASSES.length], shorten(names[number], 24))));
+    }
     if (answer().own.length) items.push("framed: the explained part, whose own effect is not computed");
     by("colours").replaceChildren(...items.map((item) => (typeof item === "string" ? html("span", { textContent: item }) : item)));
   }
