@@ -498,7 +498,8 @@ function open(data) {
   document.body.dataset.kind = data.kind;
   by("tab-attention").textContent = data.attends ? "Attention" : "Weights";
   by("title").textContent = by("title").title = data.input || data.title;
-  by("answer").textContent = data.answer;
+  by("answer").textContent = by("answer").title = data.answer;
+  by("answer").className = data.reasons?.answers.length > 1 ? "short" : ""; // the tab has a button for each
   let repaint = null;
   const theme = (dark) => {
     document.documentElement.dataset.theme = dark ? "dark" : "light";

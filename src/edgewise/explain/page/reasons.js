@@ -178,6 +178,7 @@ export function showReasons(data) {
       const { node, of } = scaled();
       const at = places();
       const shown = strongest();
+      const radius = radiusOf([...shown].map((index) => at[index]));
       const root = picture(state.width, tallness(), "graph, nodes and edges coloured by effect");
       const { edges } = method();
       for (const [first, second, value] of edges) {
@@ -196,10 +197,10 @@ export function showReasons(data) {
         const own = answer().own.includes(index);
         const number = numbers?.[data.sides[0].indexOf(label)];
         const fill = number === undefined ? "var(--panel)" : CLASSES[number % CLASSES.length];
-        root.append(svg("circle", { cx, cy, r: own ? 17 : 12, fill, class: own ? "node own" : "node" }));
-        if (!own) root.append(svg("circle", { cx, cy, r: 15, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": 6 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
+        root.append(svg("circle", { cx, cy, r: own ? 17 : radius, fill, class: own ? "node own" : "node" }));
+        if (!own) root.append(svg("circle", { cx, cy, r: 1.25 * radius, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": radius / 2 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
         const short = label.slice(prefix);
-        if (inside) root.append(text(cx, cy + 4, short, "middle", own ? 14 : 11, label));
+        if (inside) root.append(text(cx, cy + radius / 3, short, "middle", own ? 14 : 0.9 * radius, label));
         else if (shown.size > 20 && short.length < 7 && Math.abs(cx - state.width / 2) > 0.35 * state.width) root.append(text(cx + (cx < state.width / 2 ? -18 : 18), cy + 5, short, cx < state.width / 2 ? "end" : "start", 14, label));
         else root.append(text(cx, cy + (cy < centre && !own ? -20 : own ? 34 : 30), shorten(short, 18), "middle", own ? 17 : 14, label));
       }
@@ -215,6 +216,13 @@ export function showReasons(data) {
   function prefixOf(labels) {
     const prefix = /^\D* /.exec(labels[0] ?? "")?.[0] ?? "";
     return labels.every((label) => label.startsWith(prefix) && label.length > prefix.length) ? prefix.length : 0;
+  }
+
+  // Half of the distance between near nodes, so that few overlap.
+  function radiusOf(at) {
+    const nearest = at.map(([x, y], index) => Math.min(...at.map(([x2, y2], other) => (other === index ? Infinity : Math.hypot(x2 - x, y2 - y)))));
+    const near = nearest.sort((a, b) => a - b)[Math.floor(nearest.length / 4)];
+    return Math.max(6, Math.min(12, 0.45 * (near || 0)));
   }
 
   const tallness = () => Math.max(360, Math.min(560, 0.62 * state.width, window.innerHeight - 230));
