@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from scipy.stats import spearmanr
@@ -57,7 +57,14 @@ from edgewise.app.kinds.sounds.predict import SoundClasses
 from edgewise.app.kinds.tags.predict import WordTags
 from edgewise.app.predict.cases import log_odds, model_call
 from edgewise.app.runs import Run
-from edgewise.explain.attribution import Case, Contributions, contributions, listed, named_pairs
+from edgewise.explain.attribution import (
+    Case,
+    Contributions,
+    Method,
+    contributions,
+    listed,
+    named_pairs,
+)
 from edgewise.explain.reasons import reasons_of
 from edgewise.graphs import Graph, edges
 
@@ -329,11 +336,13 @@ def compared(case: Case, by_deletion: Effects) -> Iterator[tuple[str, str, tuple
             yield name, method, comparison(*vectors)
 
 
-def judged(case: Case, deleted: dict[Part, float]) -> tuple[str, int] | None:
+def judged(
+    case: Case, deleted: dict[Part, float], method: Method = "auto"
+) -> tuple[str, int] | None:
     """Return the first reason of the page of a case and the rank of its effect by deletion; None if
     it was not deleted.
     """
-    scores = contributions(case)
+    scores = contributions(case, method)
     reasons = reasons_of(case, scores)
     values = values_of(case, scores).items()
     first = next((p for p, v in values if reasons and v == reasons[0].contribution), None)
@@ -354,13 +363,13 @@ def explained_inputs(
             yield value, explained
 
 
-def judge(run: Run, path: Path | None, count: int) -> None:
+def judge(run: Run, path: Path | None, count: int, method: Method) -> None:
     """Print the first reason of the pages of inputs, and the rank of its effect by deletion."""
     ranks: dict[str, list[tuple[int, int]]] = defaultdict(list)
     skipped = 0
     for value, explained in explained_inputs(run, path):
         case, by_deletion = explained[0]
-        rows = {name: judged(case, deleted) for name, deleted in by_deletion.items()}
+        rows = {name: judged(case, deleted, method) for name, deleted in by_deletion.items()}
         if None in rows.values():
             skipped += 1
             continue
@@ -391,10 +400,12 @@ def main() -> None:
     parser.add_argument("--input", type=Path, metavar="FILE", help="inputs")
     parser.add_argument("--cases", type=int, default=100, help="number of inputs")
     parser.add_argument("--judge", action="store_true", help="judge the first reason of each page")
+    help_ = "method of the judged reasons (default: that of the page)"
+    parser.add_argument("--method", choices=get_args(Method), default="auto", help=help_)
     arguments = parser.parse_args()
     run = edgewise.load(arguments.run)
     if arguments.judge:
-        judge(run, arguments.input, arguments.cases)
+        judge(run, arguments.input, arguments.cases, arguments.method)
         return
     rows = defaultdict(list)
     count = 0

@@ -401,6 +401,8 @@ def test_a_graph_that_is_too_large_is_shown_in_part(
     shown = int(re.search(r"The (\d+) of 2,000 nodes", notes)[1])  # type: ignore[index]
     assert 150 <= shown <= 301
     assert opened.page.text_content("#pinned").endswith("node 1234")
+    for side, ends in enumerate((graph.target, graph.source)):
+        assert len(opened.weights(side)) == int((ends == 1234).sum()) > 0
     parts = page_module._Page(found, None)
     parts.data()
     opened.choose("0", "1")

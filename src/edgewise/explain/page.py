@@ -369,6 +369,9 @@ class _Page:
             if not head_weights:
                 continue
             strength = np.abs(np.stack(head_weights)).max(0)
+            if self.focus is not None:  # The edges of the explained node are always in the page.
+                of_focus = (group.source == self.focus) | (group.target == self.focus)
+                strength[of_focus] = 2 * strength.max()
             group.kept = _strongest(group.target, strength, most)
             total = sum(float(np.abs(weights).sum()) for weights in head_weights)
             selected = sum(float(np.abs(weights[group.kept]).sum()) for weights in head_weights)

@@ -3,6 +3,7 @@
 const by = (id) => document.getElementById(id);
 const SMALL = 0.1; // log-odds; it changes a probability of 0.5 by 0.025
 const NARROW = 600; // pixels of a drawing below which it shows fewer nodes
+const LISTED = 25; // parts of a list until a click shows all
 const FEW = 60; // answers up to which each has a button, and words with a number below
 export const CLASSES = ["#009e73", "#cc79a7", "#e8d33f", "#8c6bb1", "#7f7f7f", "#a6761d", "#a5cf4c", "#8b2252"];
 
@@ -201,12 +202,20 @@ export function showReasons(data) {
         if (!own) root.append(svg("circle", { cx, cy, r: 1.25 * radius, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": radius / 2 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
         const short = label.slice(prefix);
         if (inside) root.append(text(cx, cy + radius / 3, short, "middle", own ? 14 : 0.9 * radius, label));
-        else if (shown.size > 20 && short.length < 7 && Math.abs(cx - state.width / 2) > 0.35 * state.width) root.append(text(cx + (cx < state.width / 2 ? -18 : 18), cy + 5, short, cx < state.width / 2 ? "end" : "start", 14, label));
+        else if (shown.size > 20 && short.length < 7 && !own) root.append(outside([cx, cy], [state.width / 2, centre], short, label));
         else root.append(text(cx, cy + (cy < centre && !own ? -20 : own ? 34 : 30), shorten(short, 18), "middle", own ? 17 : 14, label));
       }
       return root;
     },
   };
+
+  // The name of a node, on the side away from the centre.
+  function outside([x, y], [middle, centre], short, label) {
+    const [dx, dy] = [(x - middle) / middle, (y - centre) / centre];
+    const length = Math.hypot(dx, dy) || 1;
+    const anchor = Math.abs(dx) < 0.35 * length ? "middle" : dx < 0 ? "end" : "start";
+    return text(x + (18 * dx) / length, y + (22 * dy) / length + 5, short, anchor, 14, label);
+  }
 
   function text(x, y, content, anchor, size = 14, full = content) {
     return svg("text", { x, y, "text-anchor": anchor, "font-size": size }, document.createTextNode(content), hint(full));
@@ -281,7 +290,15 @@ export function showReasons(data) {
       const item = html("li", { title: part }, bar, html("span", { textContent: part }), html("span", { textContent: rounded(value) }));
       return item;
     });
-    return html("section", {}, html("h3", { textContent: title }), items.length ? html("ol", {}, ...items) : html("p", { textContent: "none" }));
+    const section = html("section", {}, html("h3", { textContent: title }), items.length ? html("ol", {}, ...items) : html("p", { textContent: "none" }));
+    if (items.length > LISTED) {
+      const more = html("button", { textContent: `show all ${items.length}` });
+      const hide = (hidden) => items.slice(LISTED).forEach((item) => (item.hidden = hidden));
+      more.onclick = () => (hide(false), more.remove());
+      hide(true);
+      section.append(more);
+    }
+    return section;
   }
 
   function lists() {
