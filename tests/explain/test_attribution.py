@@ -327,7 +327,9 @@ def test_the_page_says_which_method_is_the_default() -> None:
     section = page.split("## Which method is right")[1].split("\n## ")[0]
     text = " ".join(section.split())
     assert f"up to {attribution.MOST_REMOVED} parts" in text
-    assert f"parts times the number of nodes is at most {attribution.MOST_NODES:,}" in text
+    for most in (attribution.MOST_COPIED, attribution.MOST_NODES):
+        assert f"parts times the number of nodes is at most {most:,}" in text
+    assert f"a molecule or recording with up to {attribution.MOST_DELETED}" in text
     assert "Links always use `left_out`" in text
     assert "only sums over neighbours, such as GCN and GIN, uses `relevance`" in text
     assert "Forecasts use `integrated_gradients`" in text
