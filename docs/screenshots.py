@@ -1,8 +1,9 @@
 r"""Take the pictures of explanations in docs/howto: python docs/screenshots.py RUNS [PICTURE ...].
 
-PICTURE is a key of ``PAGES``, such as "molecule"; by default, all pictures are taken. RUNS is a folder with the runs of these commands (10 minutes on one core); `dates.tsv` has lines
-such as "3 May 2020<tab>2020 - 05 - 03", with the header "source<tab>target", for each day from 2019
-to 2023::
+PICTURE is a key of ``PAGES``, such as "molecule"; by default, all pictures are taken. RUNS is a
+folder with the runs of these commands (10 minutes on one core); `dates.tsv` has lines such as
+"3 May 2020<tab>2020 - 05 - 03", with the header "source<tab>target", for each day from 2019 to
+2023::
 
     edgewise train sst2 --trainer.epochs 2
     edgewise train attentive-esol --trainer.epochs 40

@@ -151,7 +151,7 @@ def test_a_class_of_one_logit_is_explained_by_log_odds(run_of: RunOf) -> None:
         mine = answer["P(class=mine)"]
         assert (case.answer, case.is_odds) == (answer["class"], True)
         expected = mine if answer["class"] == "mine" else 1 - mine
-        assert float(case.score().sigmoid()) == pytest.approx(expected, rel=1e-4)
+        assert float(case.score().detach().sigmoid()) == pytest.approx(expected, rel=1e-4)
     names, numbers = explain.explanation(run, "0").details["classes"]
     assert [names[number] for number in numbers] == [answer["class"] for answer in answers]
 
@@ -164,7 +164,7 @@ def test_a_page_of_a_recording_has_its_waveform(
     assert waveform["bins"] == 40  # in each tenth, of 800 samples
     samples = torch.arange(2000).sin().abs()
     expected = [float(part.amax() / samples.amax()) for part in samples.split(20)]
-    assert waveform["peaks"] == pytest.approx(expected, abs=1e-3)
+    assert waveform["peaks"] == pytest.approx(expected, abs=2e-3)
 
 
 @pytest.mark.slow
