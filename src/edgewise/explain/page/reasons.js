@@ -202,7 +202,7 @@ export function showReasons(data) {
         if (!own) root.append(svg("circle", { cx, cy, r: 1.25 * radius, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": radius / 2 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
         const short = label.slice(prefix);
         if (inside) root.append(text(cx, cy + radius / 3, short, "middle", own ? 14 : 0.9 * radius, label));
-        else if (shown.size > 20 && short.length < 7 && !own) root.append(outside([cx, cy], [state.width / 2, centre], short, label));
+        else if ((shown.size > 20 || answer().own.length > 1) && short.length < 7 && !own) root.append(outside([cx, cy], [state.width / 2, centre], short, label));
         else root.append(text(cx, cy + (cy < centre && !own ? -20 : own ? 34 : 30), shorten(short, 18), "middle", own ? 17 : 14, label));
       }
       return root;
