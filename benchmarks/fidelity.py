@@ -35,6 +35,7 @@ import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
@@ -269,23 +270,24 @@ def main() -> None:
     explain = gnn_explainer(run) if arguments.gnn_explainer else None
     nodes = NodeCases(run.predictor) if isinstance(run.predictor, OnNodes) else None
     sizes: list[int] = []
-    for case in cases_of(run, arguments.input, arguments.per_input):
-        if len(sizes) == arguments.cases:
-            break
-        first = measure(case, METHODS[0], rows)
-        if first is None:
-            continue
-        count, values = first
-        sizes.append(count)
-        for method in METHODS[1:]:
-            if method != "removed" or count <= MOST_REMOVED:
-                measure(case, method, rows)
-        if explain is not None and nodes is not None:
-            add_gnn_explainer(case, nodes, explain, values.pairs, rows)
-        for _ in range(5):
-            result = fidelity(case, values, random=random)
-            assert result is not None
-            rows["random"].append((result.plus, result.minus, 0.0))
+    with suppress(KeyboardInterrupt):  # Ctrl+C prints the cases until then.
+        for case in cases_of(run, arguments.input, arguments.per_input):
+            if len(sizes) == arguments.cases:
+                break
+            first = measure(case, METHODS[0], rows)
+            if first is None:
+                continue
+            count, values = first
+            sizes.append(count)
+            for method in METHODS[1:]:
+                if method != "removed" or count <= MOST_REMOVED:
+                    measure(case, method, rows)
+            if explain is not None and nodes is not None:
+                add_gnn_explainer(case, nodes, explain, values.pairs, rows)
+            for _ in range(5):
+                result = fidelity(case, values, random=random)
+                assert result is not None
+                rows["random"].append((result.plus, result.minus, 0.0))
     show(arguments.run.name, sizes, rows)
     if explain is not None and nodes is not None:
         x = nodes.x.to_dense()

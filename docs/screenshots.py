@@ -1,8 +1,9 @@
-r"""Take the pictures of explanations in docs/howto: python docs/screenshots.py RUNS.
+r"""Take the pictures of explanations in docs/howto: python docs/screenshots.py RUNS [PICTURE ...].
 
-RUNS is a folder with the runs of these commands (10 minutes on one core); `dates.tsv` has lines
-such as "3 May 2020<tab>2020 - 05 - 03", with the header "source<tab>target", for each day from 2019
-to 2023::
+PICTURE is a key of ``PAGES``, such as "molecule"; by default, all pictures are taken. RUNS is a
+folder with the runs of these commands (10 minutes on one core); `dates.tsv` has lines such as
+"3 May 2020<tab>2020 - 05 - 03", with the header "source<tab>target", for each day from 2019 to
+2023::
 
     edgewise train sst2 --trainer.epochs 2
     edgewise train attentive-esol --trainer.epochs 40
@@ -44,13 +45,14 @@ ATTENTION = ("translation",)
 
 
 def main() -> None:
-    """Write the pictures of all pages."""
-    runs = Path(sys.argv[1]).resolve()
+    """Write the pictures of all pages, or of those named."""
+    runs, names = Path(sys.argv[1]).resolve(), sys.argv[2:] or [*PAGES]
     executable = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder, chdir(folder), sync_playwright() as playwright:
         Image.fromarray((load_digits().images[3] * 15.9).astype("uint8")).save("digit.png")
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        for name, (folder_name, words, height) in PAGES.items():
+        for name in names:
+            folder_name, words, height = PAGES[name]
             run = ew.load(runs / folder_name)
             value = run.predictor.default_inputs()[0] if words is None else words
             explain.write_page(explain.explanation(run, value), "page.html")

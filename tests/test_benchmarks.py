@@ -129,10 +129,13 @@ def test_deleted_words_and_atoms_are_not_in_the_input(tmp_path: Path) -> None:
     for package in ("lightning", "tokenizers", "scipy", "rdkit"):
         pytest.importorskip(package)
     assert deletion.molecules_without("CCO") == {0: "CO", 2: "CC"}, "one molecule remains"
+    rings = deletion.molecules_without("C1CC1")
+    assert rings == dict.fromkeys(range(3), "CC") | dict.fromkeys([(0, 1), (1, 2), (0, 2)], "CCC")
     run = edgewise.load(small_runs.sentences(tmp_path / "run"))
-    ((_, by_deletion),) = deletion.effects(run.predictor, "a big film")
-    words, effects = by_deletion["deleted"]
-    assert words.tolist() == [0, 1, 2]
+    ((case, by_deletion),) = deletion.effects(run.predictor, "a big film")
+    deleted = by_deletion["deleted"]
+    assert [*deleted] == [0, 1, 2]
+    effects = torch.tensor([*deleted.values()])
     (answer,), rest = run.predict(["a big film"]), run.predict(["big film", "a film", "a big"])
     before = torch.tensor(answer["probability"]).logit()
     chances = [
@@ -144,6 +147,9 @@ def test_deleted_words_and_atoms_are_not_in_the_input(tmp_path: Path) -> None:
     assert deletion.comparison(effects, effects) == pytest.approx((1.0, 1.0, 1.0, 1.0))
     rank, signs, first, of_three = deletion.comparison(-effects, effects)
     assert (rank, signs, first, of_three) == pytest.approx((-1.0, 0.0, 1.0, 1.0))
+    reason, rank = deletion.judged(case, deleted)
+    assert reason == "big"
+    assert rank == deletion.rank_of(effects, 1)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -143,6 +144,30 @@ def nodes(folder: Path) -> Path:
     return of_recipe("nodes", folder, model="gat", data__target="topic", **values)
 
 
+def nodes_of_two_classes(folder: Path) -> Path:
+    """Train a classifier of nodes with one logit for both classes."""
+    from edgewise.app.files.checksums import SHA256
+
+    raw = folder / "heterophilous" / "raw"
+    raw.mkdir(parents=True)
+    number = np.arange(40)
+    arrays = {
+        "node_features": np.stack([number % 2, number % 3], axis=1).astype("float32"),
+        "node_labels": number % 2,
+        "edges": np.stack([number, 7 * number % 40], axis=1),
+        **{
+            f"{split}_masks": np.tile(number % 5 == part, (10, 1))
+            for part, split in enumerate(("val", "test", "train"))
+        },
+    }
+    for name in ("minesweeper", "tolokers"):
+        np.savez(raw / f"{name}.npz", **arrays)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDGEWISE_DATA", str(folder))
+        patch.delitem(SHA256, "heterophilous")
+        return of_recipe("gcn-minesweeper", folder, **SMALL)
+
+
 def whole_graphs(folder: Path) -> Path:
     """Train a classifier of graphs: chains and stars of four nodes."""
     raw = folder / "TOY" / "raw"
@@ -248,6 +273,7 @@ KINDS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "images": (images, ("sklearn",)),
     "sounds": (sounds, ("scipy",)),
     "nodes": (nodes, ("torch_geometric",)),
+    "nodes of two classes": (nodes_of_two_classes, ("torch_geometric",)),
     "whole graphs": (whole_graphs, ("torch_geometric",)),
     "series": (series, ()),
     "links": (links, ()),

@@ -305,6 +305,16 @@ def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyP
     assert contributions(case).method == "removed"
     monkeypatch.setattr(attribution, "MOST_NODES", 5 * len(case.labels))
     assert contributions(case).method == "left_out"
+    copied = replace(whole, score_copies=lambda count: whole.score().repeat(count))
+    copied.__dict__["field"] = None
+    assert attribution._default(copied, *attribution._recorded(copied)) == "removed"
+    monkeypatch.setattr(attribution, "MOST_COPIED", 5 * len(case.labels))
+    assert contributions(copied).method == "left_out"
+    deleted = replace(whole, score_without=lambda *_: whole.score())
+    deleted.__dict__["field"] = None
+    assert contributions(deleted).method == "removed"
+    monkeypatch.setattr(attribution, "MOST_DELETED", 3)
+    assert contributions(deleted).method == "left_out"
     sums = node_case(gcn(4, 3).eval(), torch.randn(5, 4))
     assert contributions(sums).method == "relevance", "for a node of a model that only sums"
     layer, pool, x = MultiHeadAttention(8, 2), Pool("mean"), torch.randn(5, 8)
@@ -317,7 +327,9 @@ def test_the_page_says_which_method_is_the_default() -> None:
     section = page.split("## Which method is right")[1].split("\n## ")[0]
     text = " ".join(section.split())
     assert f"up to {attribution.MOST_REMOVED} parts" in text
-    assert f"parts times the number of nodes is at most {attribution.MOST_NODES:,}" in text
+    for most in (attribution.MOST_COPIED, attribution.MOST_NODES):
+        assert f"parts times the number of nodes is at most {most:,}" in text
+    assert f"a molecule or recording with up to {attribution.MOST_DELETED}" in text
     assert "Links always use `left_out`" in text
     assert "only sums over neighbours, such as GCN and GIN, uses `relevance`" in text
     assert "Forecasts use `integrated_gradients`" in text

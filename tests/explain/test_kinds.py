@@ -141,6 +141,32 @@ def test_the_explained_score_is_that_of_the_answer(
     assert scores.tolist() == pytest.approx(values_of(kind, answer), rel=1e-4)
 
 
+def test_a_class_of_one_logit_is_explained_by_log_odds(run_of: RunOf) -> None:
+    run = run_of("nodes of two classes")
+    answers = run.predict(list(map(str, range(40))))
+    logits = run.predictor.logits(torch.tensor([[-1.0], [2.0]]))
+    assert logits.argmax(-1).tolist() == [0, 1]
+    for node, answer in enumerate(answers):
+        (case,) = cases(run.predictor, str(node))
+        mine = answer["P(class=mine)"]
+        assert (case.answer, case.is_odds) == (answer["class"], True)
+        expected = mine if answer["class"] == "mine" else 1 - mine
+        assert float(case.score().detach().sigmoid()) == pytest.approx(expected, rel=1e-4)
+    names, numbers = explain.explanation(run, "0").details["classes"]
+    assert [names[number] for number in numbers] == [answer["class"] for answer in answers]
+
+
+def test_a_page_of_a_recording_has_its_waveform(
+    run_of: RunOf, words: Callable[[str], list[str]]
+) -> None:
+    run = run_of("sounds")
+    waveform = run.predictor.details(words("sounds")[0])["waveform"]
+    assert waveform["bins"] == 40  # in each tenth, of 800 samples
+    samples = torch.arange(2000).sin().abs()
+    expected = [float(part.amax() / samples.amax()) for part in samples.split(20)]
+    assert waveform["peaks"] == pytest.approx(expected, abs=2e-3)
+
+
 @pytest.mark.slow
 def test_each_token_of_a_translation_is_explained(run_of: RunOf) -> None:
     run = run_of("translations")

@@ -401,6 +401,8 @@ def test_a_graph_that_is_too_large_is_shown_in_part(
     shown = int(re.search(r"The (\d+) of 2,000 nodes", notes)[1])  # type: ignore[index]
     assert 150 <= shown <= 301
     assert opened.page.text_content("#pinned").endswith("node 1234")
+    for side, ends in enumerate((graph.target, graph.source)):
+        assert len(opened.weights(side)) == int((ends == 1234).sum()) > 0
     parts = page_module._Page(found, None)
     parts.data()
     opened.choose("0", "1")
@@ -509,6 +511,19 @@ def test_a_page_says_that_a_sum_is_not_attention() -> None:
         page.data()
         assert page.layers[0].entropy == pytest.approx([math.log(3)], rel=1e-5)
         assert any("a sum, not attention" in note for note in page.notes) == (reduce == "sum")
+
+
+def test_weights_of_a_sum_are_not_called_attention(chromium: Any, tmp_path: Path) -> None:
+    graph = graphs.complete().bind(3)
+    for kind, words in (("attention", "attends to"), ("aggregation", "receives from")):
+        record = replace(layer("layers.0", graph), kind=kind)
+        explained = explanation([record], ["a", "b", "c"], "graph", details={"node": 0})
+        page = Opened(chromium, write_page(explained, tmp_path / f"{kind}.html")).page
+        title = "Attention" if kind == "attention" else "Weights"
+        assert page.text_content("#title") == f"{title} over a graph"
+        assert page.text_content("#tab-attention") == title
+        assert page.text_content("#lists h3") == words
+        assert ("attend" in page.text_content("#stage")) == (kind == "attention")
 
 
 def test_the_bundle_is_made_of_the_sources() -> None:

@@ -62,13 +62,16 @@ Method = Literal[
 ]
 POINTS = 8
 """Number of points of Gauss-Legendre quadrature for ``"integrated_gradients"``."""
-MOST_REMOVED = 64
-"""Maximum number of parts for which ``"auto"`` chooses ``"removed"``."""
+MOST_REMOVED, MOST_DELETED = 64, 128
+"""Maximum number of parts for which ``"auto"`` chooses ``"removed"``, by default and for cases with
+``score_without``."""
 MOST_NODES = 2_000_000
 """Maximum number of parts times nodes for which ``"auto"`` chooses ``"removed"`` in a large
 graph."""
 NODES_AT_ONCE = 2**15
 """Maximum number of nodes in the copies of an input that one forward pass evaluates."""
+MOST_COPIED = 8 * NODES_AT_ONCE
+"""Maximum number of nodes in all copies of an input for which ``"auto"`` chooses ``"removed"``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,9 +187,10 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
     The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
     ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
     ``"auto"`` chooses ``"relevance"`` for a node of a model that only sums. For other models it
-    chooses ``"removed"`` for at most ``MOST_REMOVED`` parts (in a large graph also if parts times
-    nodes are at most ``MOST_NODES``), and otherwise ``"left_out"`` for edges and ``"relevance"``
-    for members (``docs/howto/explain.md``).
+    chooses ``"removed"`` for at most 64 parts, for at most 128 that are deleted from the input
+    itself, and for more if a pass evaluates many copies of a graph or a large graph has few nodes
+    that change; otherwise ``"left_out"`` for edges and ``"relevance"`` for members
+    (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
@@ -251,8 +255,13 @@ def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
     if only_sums and case.by_edge and case.own is not None and not case.whole_graph:
         return "relevance"
     removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
-    nodes = 0 if case.field is None else removals * len(case.member)
-    if removals <= MOST_REMOVED or 0 < nodes <= MOST_NODES:
+    nodes, most_nodes = removals * len(case.member), 0
+    if case.field is not None:
+        most_nodes = MOST_NODES
+    elif case.score_copies is not None:
+        most_nodes = MOST_COPIED
+    most = MOST_REMOVED if case.score_without is None else MOST_DELETED
+    if removals <= most or nodes <= most_nodes:
         return "removed"
     return "left_out" if case.by_edge else "relevance"
 

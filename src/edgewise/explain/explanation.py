@@ -40,7 +40,8 @@ class Explanation:
         details: ``"image"``, the input ``[C, H, W]``; ``"patches"``, their rows and columns;
             ``"smiles"`` and ``"bonds"``, pairs of atoms, with ``"orders"``; ``"node"``, the index
             of the explained node; ``"classes"``, names of classes and the class of each node;
-            ``"values"`` of time steps; ``"input"``, the input as text.
+            ``"values"`` of time steps; ``"waveform"``, the ``"peaks"`` of a recording, ``"bins"``
+            of them in each part; ``"input"``, the input as text.
         reasons: attributions of all answers, which a page shows first.
 
     Example:

@@ -101,7 +101,13 @@ def notebook_frame(explanation: Explanation, height: int = 640) -> str:
 
 def _title(explanation: Explanation) -> str:
     article = "an" if explanation.kind == "image" else "a"
-    return f"Attention over {article} {explanation.kind}"
+    weights = "Attention" if _attends(explanation) else "Weights"
+    return f"{weights} over {article} {explanation.kind}"
+
+
+def _attends(explanation: Explanation) -> bool:
+    """Return whether a layer computes attention; sums and means have weights only."""
+    return any(layer.kind != "aggregation" for layer in explanation.recorded)
 
 
 @dataclass
@@ -209,6 +215,7 @@ class _Page:
             "title": _title(explanation),
             "answer": self._answer(),
             "kind": explanation.kind,
+            "attends": _attends(explanation),
             "sides": self.sides,
             "positions": points and {key: points[key] for key in ("x", "y", "aspect")},
             "image": points and self._image(points["unit"]),
@@ -362,6 +369,9 @@ class _Page:
             if not head_weights:
                 continue
             strength = np.abs(np.stack(head_weights)).max(0)
+            if self.focus is not None:  # The edges of the explained node are always in the page.
+                of_focus = (group.source == self.focus) | (group.target == self.focus)
+                strength[of_focus] = 2 * strength.max()
             group.kept = _strongest(group.target, strength, most)
             total = sum(float(np.abs(weights).sum()) for weights in head_weights)
             selected = sum(float(np.abs(weights[group.kept]).sum()) for weights in head_weights)

@@ -30,6 +30,7 @@ def reasons_data(explanation: Explanation) -> dict[str, Any] | None:
         "drawing": _drawing(explanation),
         "answers": [_answer(methods) for methods in by_answer.values()],
         "values": explanation.details.get("values"),
+        "waveform": explanation.details.get("waveform"),
         "fidelity": {"recipe": recipe, "methods": measured},
     }
 

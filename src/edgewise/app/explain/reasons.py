@@ -36,10 +36,10 @@ def attributions(
     """Explain the predictions of a run by parts of the inputs.
 
     The default method is that of :func:`edgewise.explain.contributions`: for most inputs of up to
-    64 parts ``"removed"``, which computes the prediction again without each part and was the most
-    faithful method for most kinds of run (``python -m benchmarks.fidelity``). For larger inputs,
-    and if more than 64 nodes of a graph are explained, it is a method that needs one forward and
-    one backward pass.
+    64 parts, and larger graphs, ``"removed"``, which computes the prediction again without each
+    part and was the most faithful method for most kinds of run (``python -m
+    benchmarks.fidelity``). For larger inputs, and if more than 64 nodes of a graph are explained,
+    it is a method that needs one forward and one backward pass.
 
     Args:
         run: run of :func:`edgewise.load`.

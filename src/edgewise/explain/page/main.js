@@ -41,6 +41,8 @@ function start(data) {
   let asked = 0;
   let rest = 0;
 
+  const reads = data.attends ? "attends to" : "receives from";
+  const isRead = data.attends ? "attended to by" : "sends to";
   const views = data.points ? ["nodes", "matrix"] : ["lines", "matrix"];
   state.wanted = views[0];
   if (data.image) {
@@ -81,7 +83,7 @@ function start(data) {
       if (before[side] !== graph[side] || state.pin?.node >= graph[side === "rows" ? "targets" : "sources"]) state.pin = null;
     }
     let [max, sum, count] = [0, 0, 0];
-    scene = { data, graph, values, forced: forcedEdges(graph, values), drawn: 0, passing: 0 };
+    scene = { data, graph, values, forced: data.attends ? forcedEdges(graph, values) : null, drawn: 0, passing: 0 };
     const { forced } = scene;
     const others = forced?.includes(0); // whose weights are compared
     values.forEach((value, e) => {
@@ -307,9 +309,9 @@ function start(data) {
       const shared = graph.rows === graph.columns && graph.targets === graph.sources;
       by("pinned").textContent = title(focus);
       if ((focus.side === "target" || shared) && focus.node < graph.targets)
-        by("lists").append(list("attends to", data.edgesOfTarget(graph, focus.node), graph.source, "source"));
+        by("lists").append(list(reads, data.edgesOfTarget(graph, focus.node), graph.source, "source"));
       if ((focus.side === "source" || shared) && focus.node < graph.sources)
-        by("lists").append(list("attended to by", data.edgesOfSource(graph, focus.node), graph.target, "target"));
+        by("lists").append(list(isRead, data.edgesOfSource(graph, focus.node), graph.target, "target"));
     }
     by("facts").textContent = lines.join(" ");
     legend(focus);
@@ -325,10 +327,10 @@ function start(data) {
       return item;
     };
     const [blue, orange] = ["var(--edge)", "var(--pin)"];
-    const arrows = focus ? [swatch(orange, "arrow from a node that it attends to"), swatch(blue, "arrow to a node that attends to it")] : [swatch(blue, "arrow from a source to the target that attends to it")];
+    const arrows = focus ? [swatch(orange, `arrow from a node that it ${reads}`), swatch(blue, data.attends ? "arrow to a node that attends to it" : "arrow to a node that it sends to")] : [swatch(blue, data.attends ? "arrow from a source to the target that attends to it" : "arrow from a source to its target")];
     const items = {
-      lines: [swatch(focus ? orange : blue, "line from a target (left) to a source (right) that it attends to")],
-      matrix: [swatch(blue, "row attends to column"), ...(scene.values.some((value) => value < 0) ? [swatch("var(--negative)", "negative weight")] : [])],
+      lines: [swatch(focus ? orange : blue, `line from a target (left) to a source (right) that it ${reads}`)],
+      matrix: [swatch(blue, `row ${reads} column`), ...(scene.values.some((value) => value < 0) ? [swatch("var(--negative)", "negative weight")] : [])],
       nodes: data.image ? [focus ? "bright: patches that the framed patch attends to" : swatch(blue, "attention that a patch receives, summed over all patches")] : arrows,
     }[state.view];
     items.push("stronger colour: larger weight");
@@ -413,7 +415,7 @@ function start(data) {
     by("help").setAttribute("aria-expanded", !by("keys").hidden);
   };
 
-  const file = () => `attention-${name(state.layer)}-${state.head}`.replace(/[^\w.-]+/g, "-");
+  const file = () => `${data.attends ? "attention" : "weights"}-${name(state.layer)}-${state.head}`.replace(/[^\w.-]+/g, "-");
   function save(blob, ending) {
     const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob), download: `${file()}.${ending}` });
     link.click();
@@ -494,8 +496,10 @@ function start(data) {
 function open(data) {
   document.title = data.input ? `${data.answer}: ${data.input}` : data.title;
   document.body.dataset.kind = data.kind;
+  by("tab-attention").textContent = data.attends ? "Attention" : "Weights";
   by("title").textContent = by("title").title = data.input || data.title;
-  by("answer").textContent = data.answer;
+  by("answer").textContent = by("answer").title = data.answer;
+  by("answer").className = data.reasons?.answers.length > 1 ? "short" : ""; // the tab has a button for each
   let repaint = null;
   const theme = (dark) => {
     document.documentElement.dataset.theme = dark ? "dark" : "light";

@@ -3,6 +3,7 @@
 const by = (id) => document.getElementById(id);
 const SMALL = 0.1; // log-odds; it changes a probability of 0.5 by 0.025
 const NARROW = 600; // pixels of a drawing below which it shows fewer nodes
+const LISTED = 25; // parts of a list until a click shows all
 const FEW = 60; // answers up to which each has a button, and words with a number below
 export const CLASSES = ["#009e73", "#cc79a7", "#e8d33f", "#8c6bb1", "#7f7f7f", "#a6761d", "#a5cf4c", "#8b2252"];
 
@@ -81,8 +82,8 @@ export function showReasons(data) {
     },
     bars() {
       const { node } = scaled();
-      const { values } = reasons;
-      const top = values ? 150 : 0;
+      const { values, waveform } = reasons;
+      const top = values ? 150 : waveform ? 80 : 0;
       const all = state.width;
       const [up, down] = [Math.max(...node, 0), -Math.min(...node, 0)];
       const unit = 170 / Math.max(up + down, 1);
@@ -99,6 +100,11 @@ export function showReasons(data) {
           root.append(dot);
         });
         root.append(text(10, 12, `values from ${rounded(low, "")} to ${rounded(high, "")}`, "start"));
+      }
+      if (waveform) {
+        const edge = (index) => 10 + (index * width) / waveform.bins;
+        const outline = [...waveform.peaks.entries(), ...[...waveform.peaks.entries()].reverse().map(([index, peak]) => [index, -peak])];
+        root.append(svg("polygon", { points: outline.map(([index, peak]) => `${edge(index + 0.5)},${top / 2 - (top / 2 - 5) * peak}`).join(" "), class: "wave" }, hint("the recording: largest amplitude at each time")));
       }
       root.append(svg("line", { x1: 10, x2: all - 10, y1: base, y2: base, class: "axis" }));
       node.forEach((fraction, index) => {
@@ -173,6 +179,7 @@ export function showReasons(data) {
       const { node, of } = scaled();
       const at = places();
       const shown = strongest();
+      const radius = radiusOf([...shown].map((index) => at[index]));
       const root = picture(state.width, tallness(), "graph, nodes and edges coloured by effect");
       const { edges } = method();
       for (const [first, second, value] of edges) {
@@ -191,16 +198,24 @@ export function showReasons(data) {
         const own = answer().own.includes(index);
         const number = numbers?.[data.sides[0].indexOf(label)];
         const fill = number === undefined ? "var(--panel)" : CLASSES[number % CLASSES.length];
-        root.append(svg("circle", { cx, cy, r: own ? 17 : 12, fill, class: own ? "node own" : "node" }));
-        if (!own) root.append(svg("circle", { cx, cy, r: 15, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": 6 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
+        root.append(svg("circle", { cx, cy, r: own ? 17 : radius, fill, class: own ? "node own" : "node" }));
+        if (!own) root.append(svg("circle", { cx, cy, r: 1.25 * radius, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": radius / 2 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
         const short = label.slice(prefix);
-        if (inside) root.append(text(cx, cy + 4, short, "middle", own ? 14 : 11, label));
-        else if (shown.size > 20 && short.length < 7 && Math.abs(cx - state.width / 2) > 0.35 * state.width) root.append(text(cx + (cx < state.width / 2 ? -18 : 18), cy + 5, short, cx < state.width / 2 ? "end" : "start", 14, label));
+        if (inside) root.append(text(cx, cy + radius / 3, short, "middle", own ? 14 : 0.9 * radius, label));
+        else if ((shown.size > 20 || answer().own.length > 1) && short.length < 7 && !own) root.append(outside([cx, cy], [state.width / 2, centre], short, label));
         else root.append(text(cx, cy + (cy < centre && !own ? -20 : own ? 34 : 30), shorten(short, 18), "middle", own ? 17 : 14, label));
       }
       return root;
     },
   };
+
+  // The name of a node, on the side away from the centre.
+  function outside([x, y], [middle, centre], short, label) {
+    const [dx, dy] = [(x - middle) / middle, (y - centre) / centre];
+    const length = Math.hypot(dx, dy) || 1;
+    const anchor = Math.abs(dx) < 0.35 * length ? "middle" : dx < 0 ? "end" : "start";
+    return text(x + (18 * dx) / length, y + (22 * dy) / length + 5, short, anchor, 14, label);
+  }
 
   function text(x, y, content, anchor, size = 14, full = content) {
     return svg("text", { x, y, "text-anchor": anchor, "font-size": size }, document.createTextNode(content), hint(full));
@@ -210,6 +225,13 @@ export function showReasons(data) {
   function prefixOf(labels) {
     const prefix = /^\D* /.exec(labels[0] ?? "")?.[0] ?? "";
     return labels.every((label) => label.startsWith(prefix) && label.length > prefix.length) ? prefix.length : 0;
+  }
+
+  // Half of the distance between near nodes, so that few overlap.
+  function radiusOf(at) {
+    const nearest = at.map(([x, y], index) => Math.min(...at.map(([x2, y2], other) => (other === index ? Infinity : Math.hypot(x2 - x, y2 - y)))));
+    const near = nearest.sort((a, b) => a - b)[Math.floor(nearest.length / 4)];
+    return Math.max(6, Math.min(12, 0.45 * (near || 0)));
   }
 
   const tallness = () => Math.max(360, Math.min(560, 0.62 * state.width, window.innerHeight - 230));
@@ -268,7 +290,15 @@ export function showReasons(data) {
       const item = html("li", { title: part }, bar, html("span", { textContent: part }), html("span", { textContent: rounded(value) }));
       return item;
     });
-    return html("section", {}, html("h3", { textContent: title }), items.length ? html("ol", {}, ...items) : html("p", { textContent: "none" }));
+    const section = html("section", {}, html("h3", { textContent: title }), items.length ? html("ol", {}, ...items) : html("p", { textContent: "none" }));
+    if (items.length > LISTED) {
+      const more = html("button", { textContent: `show all ${items.length}` });
+      const hide = (hidden) => items.slice(LISTED).forEach((item) => (item.hidden = hidden));
+      more.onclick = () => (hide(false), more.remove());
+      hide(true);
+      section.append(more);
+    }
+    return section;
   }
 
   function lists() {
@@ -313,7 +343,12 @@ export function showReasons(data) {
     const items = signed()
       ? [swatch("var(--for)", isClass ? `for ${name}` : "raises the value"), swatch("var(--against)", isClass ? `against ${name}` : "lowers the value"), `${more}: larger effect`]
       : [swatch("var(--for)", `${more}: larger ${method().name}`)];
-    if (reasons.drawing === "graph" && data.classes) items.push(...data.classes.names.slice(0, 12).map((label, number) => swatch(CLASSES[number % CLASSES.length], shorten(label, 20))), "(predicted class)");
+    if (reasons.drawing === "graph" && data.classes) {
+      const { names, numbers } = data.classes;
+      const shown = [...new Set([...strongest()].map((index) => numbers[data.sides[0].indexOf(named(index))]))].filter((number) => number !== undefined).sort((a, b) => a - b);
+      items.unshift("ring and line:");
+      items.push("inside, the predicted class:", ...shown.map((number) => swatch(CLASSES[number % CLASSES.length], shorten(names[number], 24))));
+    }
     if (answer().own.length) items.push("framed: the explained part, whose own effect is not computed");
     by("colours").replaceChildren(...items.map((item) => (typeof item === "string" ? html("span", { textContent: item }) : item)));
   }

@@ -156,7 +156,7 @@ const lines = {
     this.labels(scene, pen, "target", left, graph.targets, graph.rows, linked.target);
     this.labels(scene, pen, "source", right, graph.sources, graph.columns, linked.source);
     pen.rectangle(0, 0, scene.width, 24, { colour: colours.back, alpha: 0.92 });
-    pen.text(left, 12, "target, attends to", { colour: colours.muted, anchor: "end", size: 11 });
+    pen.text(left, 12, `target, ${scene.data.attends ? "attends to" : "receives from"}`, { colour: colours.muted, anchor: "end", size: 11 });
     pen.text(right, 12, "source", { colour: colours.muted, size: 11 });
   },
   labels(scene, pen, side, x, count, labels, linked) {

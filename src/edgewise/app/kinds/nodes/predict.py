@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from edgewise.app.kinds.nodes.data import NodeData, NodeGraph, saved_graph
@@ -60,6 +61,18 @@ class OnNodes(Predictor):
         """Convert outputs ``[N, out_width]`` to numbers, or to probabilities of classes."""
         return outputs
 
+    def classes(self) -> list[str]:
+        """Return the names of the classes; none if the model predicts a number."""
+        raise NotImplementedError
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """Convert outputs ``[N, out_width]`` to a logit for each class."""
+        return outputs
+
+    def details(self, value: Any) -> dict[str, Any]:  # noqa: ARG002
+        best = self.logits(self.all_outputs).argmax(-1).tolist()
+        return {"classes": (self.classes(), best)} if self.classes() else {}
+
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
         """Read ids of the training graph, or all nodes of a new graph from a folder or ``.npz``
         file.
@@ -90,9 +103,8 @@ class NodeClasses(OnNodes):
 
     task = Classification
 
-    def details(self, value: Any) -> dict[str, Any]:  # noqa: ARG002
-        names = list(map(str, self.preprocessing.values["labels"]))
-        return {"classes": (names, self.all_outputs.argmax(-1).tolist())}
+    def classes(self) -> list[str]:
+        return list(map(str, self.preprocessing.values["labels"]))
 
     @classmethod
     def serves(cls, recipe: Recipe) -> bool:
@@ -108,9 +120,16 @@ class NodeClasses(OnNodes):
 
 
 class NodeProperties(OnNodes, Properties):
-    """Predicted number for a node."""
+    """Predicted number for a node, or one of two classes."""
 
     ensembles = True
+
+    def classes(self) -> list[str]:
+        return list(self.targets[0].classes)
+
+    def logits(self, outputs: Tensor) -> Tensor:
+        """Return logits ``[N, 2]`` of two classes, of which the first has the logit 0."""
+        return F.pad(outputs[:, :1], (1, 0))
 
     @torch.no_grad()
     def _all_outputs(self, nodes: NodeGraph) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from edgewise._utils.digits import rounded
 from edgewise._utils.ragged import ranges
 from edgewise.app.kinds.nodes.data import saved_graph
-from edgewise.app.kinds.nodes.predict import NodeProperties, OnNodes
+from edgewise.app.kinds.nodes.predict import OnNodes
 from edgewise.app.predict.cases import log_odds
 from edgewise.app.train.neighbours import rows_of
 from edgewise.attention.hooks import intercepting
@@ -54,8 +54,9 @@ class NodeCases:
         self.predictor, self.model = predictor, predictor.model
         training = saved_graph(predictor.preprocessing.values)
         self.x, self.graph, self.ids = training.x, training.graph, training.ids
-        self.is_odds = not isinstance(predictor, NodeProperties)
-        self.best = predictor.all_outputs.argmax(-1)
+        self.classes = predictor.classes()
+        self.is_odds = bool(self.classes)
+        self.best = predictor.logits(predictor.all_outputs).argmax(-1)
         self._order = self.graph.target.argsort(stable=True)
         self._sources = self.graph.source[self._order]
         self._degree = torch.bincount(self.graph.target, minlength=len(self.ids))
@@ -88,12 +89,14 @@ class NodeCases:
 
     def _scores(self, outputs: Tensor, nodes: Sequence[int]) -> Tensor:
         """Return the log-odds of the predicted class, or the number, of each node."""
-        return log_odds(outputs, self.best[list(nodes)]) if self.is_odds else outputs[:, 0]
+        if not self.is_odds:
+            return outputs[:, 0]
+        return log_odds(self.predictor.logits(outputs), self.best[list(nodes)])
 
     def answer(self, node: int) -> str:
         """Return the predicted class or number of a node as text."""
         if self.is_odds:
-            return str(self.predictor.preprocessing.values["labels"][int(self.best[node])])
+            return self.classes[int(self.best[node])]
         return rounded(float(self.predictor.all_outputs[node, 0]))
 
     def neighbourhood(self, node: int, hops: int) -> tuple[Tensor, int]:

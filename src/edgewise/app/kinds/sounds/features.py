@@ -18,6 +18,8 @@ STACK = 2
 TOKEN = STACK * HOP
 """Distance between two tokens in seconds."""
 TOKENS_PER_TENTH = round(0.1 / TOKEN)
+MOST_PEAKS, FINEST = 1000, 40
+"""Approximate maximum number of amplitudes of a drawn waveform, and maximum number in a tenth."""
 FLOOR = 1e-4  # Added to the power, relative to the mean power, so that silence is finite.
 BLOCK = 4096  # Number of frames transformed at once, to limit memory.
 
@@ -67,12 +69,31 @@ def tenths(count: int) -> tuple[Tensor, list[str]]:
     return tenth, labels
 
 
+def waveform(recording: Recording) -> tuple[list[float], int]:
+    """Return the largest amplitude in each of equal short intervals, as a fraction of the largest,
+    and the number of intervals in a tenth of a second.
+    """
+    samples, rate = recording
+    tenth = _tenth(rate)
+    bins = min(FINEST, max(1, MOST_PEAKS * tenth // len(samples)))
+    interval = torch.arange(len(samples)) * bins // tenth
+    peaks = samples.new_zeros(int(interval[-1]) + 1)
+    peaks.scatter_reduce_(0, interval, samples.abs(), "amax")
+    peaks = peaks / peaks.max().clamp(min=1e-12)
+    return [round(peak, 3) for peak in peaks.tolist()], bins
+
+
+def _tenth(rate: int) -> int:
+    """Return the number of samples in a tenth of a second, a whole number of tokens."""
+    return TOKENS_PER_TENTH * STACK * round(HOP * rate)
+
+
 def with_background(recording: Recording, tenths: Tensor) -> Recording:
     """Return a recording with the quietest other tenth of a second in place of some tenths, a mask
     ``[T]``; with zeros in place of all.
     """
     samples, rate = recording
-    length = TOKENS_PER_TENTH * STACK * round(HOP * rate)
+    length = _tenth(rate)
     tenth = (torch.arange(len(samples)) // length).clamp(max=len(tenths) - 1)
     if tenths.all():
         return Recording(torch.zeros_like(samples), rate)

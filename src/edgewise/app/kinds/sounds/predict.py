@@ -12,7 +12,7 @@ from torch import Tensor
 from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.files.class_folders import input_files
 from edgewise.app.kinds.sounds.data import SoundData
-from edgewise.app.kinds.sounds.features import times
+from edgewise.app.kinds.sounds.features import times, waveform
 from edgewise.app.kinds.sounds.files import SUFFIXES, read_recording
 from edgewise.app.predict.predictor import Answer, Predictor, top_labels
 from edgewise.app.train.tasks.classification import Classification
@@ -43,6 +43,10 @@ class SoundClasses(Predictor):
 
     def node_labels(self, value: Any) -> tuple[list[str], int | None]:
         return times(len(self.prepare(value))), None
+
+    def details(self, value: Any) -> dict[str, Any]:
+        peaks, bins = waveform(read_recording(Path(value)))
+        return {"waveform": {"peaks": peaks, "bins": bins}}
 
     def prepare(self, value: Any) -> Tensor:
         data = self.recipe.data
