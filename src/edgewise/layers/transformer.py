@@ -626,6 +626,7 @@ class TransformerLayer(AttentionBlock):
         order: ``"post"`` or ``"pre"``: norm after or before each sublayer; see :class:`Residual`.
         norm: ``"layer"``, ``"batch"``, ``"rms"``, or a function that returns a norm for ``width``.
         dropout: dropout rate of attention weights, hidden features and sublayer outputs.
+        ffn_dropout: dropout rate of the hidden features of the feed-forward network, if it differs.
         options: arguments ``score``, ``normaliser``, ``projections`` and ``rotary`` of
             :class:`~edgewise.layers.MultiHeadAttention`.
 
@@ -647,10 +648,12 @@ class TransformerLayer(AttentionBlock):
         order: Order = "post",
         norm: Norm = "layer",
         dropout: float = 0.0,
+        ffn_dropout: float | None = None,
         **options: Unpack[AttentionOptions],
     ) -> None:
         attention = MultiHeadAttention(width, heads, dropout=dropout, **options)
-        network = FeedForward(width, ffn_dim, act=act, dropout=dropout)
+        hidden_dropout = dropout if ffn_dropout is None else ffn_dropout
+        network = FeedForward(width, ffn_dim, act=act, dropout=hidden_dropout)
         super().__init__(attention, network, width, order=order, norm=norm, dropout=dropout)
 
     def forward(  # type: ignore[override]

@@ -36,6 +36,8 @@ class BertConfig(AttentionConfig):
     Args:
         padding: id of the padding token; positions then skip padding, as in RoBERTa (None = off).
         init_std: standard deviation of the initial weights; small hidden sizes may need more.
+        ffn_dropout: dropout rate of the hidden features of the feed-forward networks; None =
+            ``dropout``. BERT itself and checkpoints of transformers have 0.
     """
 
     max_length: int = 512
@@ -44,6 +46,7 @@ class BertConfig(AttentionConfig):
     epsilon: float = 1e-12
     padding: int | None = None
     init_std: float = 0.02
+    ffn_dropout: float | None = None
     graph: Pattern = complete()
 
 
@@ -86,6 +89,7 @@ def bert(config: BertConfig) -> TextModel:
             order="post",
             norm=norm,
             dropout=config.dropout,
+            ffn_dropout=config.ffn_dropout,
         )
         for _ in range(config.depth)
     ]

@@ -20,6 +20,7 @@ from edgewise.app.runs.train_recipe import prepare
 from edgewise.app.train import ConstantSchedule, LinearSchedule, Recipe, RunFolder
 from edgewise.app.train.text.tokenizer import special_id, special_ids
 from edgewise.graphs import window
+from edgewise.layers import FeedForward
 from tests.errors import refused
 
 transformers = pytest.importorskip("transformers")
@@ -113,6 +114,11 @@ def test_a_run_from_a_folder_answers_without_it(tmp_path):
     assert record["model"]["width"] == 16
     assert record["model"]["dropout"] == record["task"]["dropout"] == 0.15
     (tmp_path / "mine.tsv").unlink()
+    # BERT of transformers has no dropout within its feed-forward networks.
+    model = edgewise.load(tmp_path / "run").model
+    rates = [m[2].p for m in model.modules() if isinstance(m, FeedForward)]
+    assert rates
+    assert not any(rates)
     (answer,) = edgewise.load(tmp_path / "run").predict("a good film number 3")
     assert answer["label"] in ("0", "1")
 

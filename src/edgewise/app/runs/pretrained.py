@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,18 @@ def with_fine_tuning(recipe: Recipe, start: str) -> Recipe:
     task = {"dropout": head_dropout, "pool": "class"}
     return replace(
         recipe,
-        model=partial(recipe.model.func, **{**model, "dropout": dropout}),
+        model=partial(recipe.model.func, **{**model, "dropout": dropout, **_ffn_dropout(recipe)}),
         data=_with_fields(recipe.data, DATA),
         task=_with_fields(recipe.task, task),
         optimizer=OPTIMIZER,
         schedule=SCHEDULE,
         trainer=replace(recipe.trainer, **TRAINER),
     )
+
+
+def _ffn_dropout(recipe: Recipe) -> dict[str, float]:
+    """Return the dropout within feed-forward networks, which models of transformers do not have."""
+    return {"ffn_dropout": 0.0} if "ffn_dropout" in signature(recipe.model.func).parameters else {}
 
 
 def fine_tuning_note(recipe: Recipe) -> str:

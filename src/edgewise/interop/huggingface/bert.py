@@ -40,6 +40,7 @@ def load_bert(checkpoint: Checkpoint, graph: Pattern | None) -> nn.Module:
         checkpoint["vocab_size"],
         padding=checkpoint["pad_token_id"] if kind == "roberta" else None,
         graph=complete() if graph is None else graph,
+        ffn_dropout=0.0,
         **model_options(checkpoint),
     )
     assert isinstance(model, TextModel)
