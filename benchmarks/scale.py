@@ -97,7 +97,7 @@ def print_traffic(count: int, nodes: int, edges: int, heads: int, width: int) ->
     named = {
         "random edges": random_graph(nodes, edges),
         "window(64)": graphs.window(64),
-        "and a hub": graphs.window(64) | graphs.hubs([0]),
+        "window + hub": graphs.window(64) | graphs.hubs([0]),
         "causal()": graphs.causal(),
     }
     ways = [(name, way) for name in named for way in ("halo", "heads", "ring")]

@@ -28,6 +28,8 @@ def main() -> None:
         chain = zip(rows["RES"].split(","), rows["DSSP"].split(","), strict=True)
         lines += [f"{residue}\t{CLASSES.get(state, 'C')}" for residue, state in chain if residue]
         lines.append("")
+    if not lines:
+        parser.error(f"{arguments.folder}: expected files *.all of CB513; got none")
     arguments.out.write_text("\n".join(lines))
 
 

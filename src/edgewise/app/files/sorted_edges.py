@@ -82,7 +82,7 @@ def sorted_edges(folder: Path, num_nodes: int, *, directed: bool) -> SortedGraph
 
 def _is_made_from(output: Path, source: dict[str, object]) -> bool:
     """Return whether a folder has all sorted edges of a file; a copied folder may be cut short."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, EOFError):
         if json.loads((output / RECORD).read_text(encoding="utf-8")) == source:
             pointer = np.load(output / "pointer.npy", mmap_mode="r")
             size = (output / "column.bin").stat().st_size

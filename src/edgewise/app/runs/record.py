@@ -169,6 +169,10 @@ STEP = "step_size"
 """Key of ``recipe.json``: number of examples in a training step of all processes."""
 
 
+EXAMPLES = "examples"
+"""Key of ``recipe.json``: number of examples of each split."""
+
+
 DECIDES_NOTHING = ("trainer.save_every",)
 """Fields that do not affect the results of a run, so that they may change when it is resumed."""
 
@@ -203,24 +207,30 @@ def _asked_step_size(fields: Mapping[str, Field]) -> int | None:
     return int(size * devices // same)
 
 
-def check_step(folder: RunFolder, recipe: Recipe, step: int) -> None:
+def check_examples(folder: RunFolder, examples: Mapping[str, int]) -> None:
+    """Raise ArgumentError unless each split has as many examples as in the run that is resumed."""
+    recorded = folder.read_json(RECIPE).get(EXAMPLES, examples)
+    if recorded != examples:
+        raise ArgumentError(
+            "--resume",
+            expected=f"the data of the run in {folder.path}, with these examples: {recorded}",
+            got=f"{dict(examples)}",
+            remedy="restore the files of the run, or start a new run with --out",
+        )
+
+
+def check_step(folder: RunFolder, step: int) -> None:
     """Raise ArgumentError unless a step has as many examples as in the run that is resumed."""
     recorded = folder.read_json(RECIPE).get(STEP, step)
-    if recorded == step:
-        return
-    reason = "the data limit the size of a batch"
-    remedy = "give trainer.devices and data.batch_size of the run, or set data.batch_size so that "
-    remedy += "all batches of a step have this number of examples"
-    before, fields = fields_of(load_recipe(folder)), fields_of(recipe)
-    if all(before[name].value == fields[name].value for name in DIVIDES if name in fields):
-        reason = "the data have another size than in the run"
-        remedy = "restore the files of the run, or start a new run with --out"
-    raise ArgumentError(
-        "--resume",
-        expected=f"{recorded} examples in a step of all processes, as in the run in {folder.path}",
-        got=f"{step}, as {reason}",
-        remedy=remedy,
-    )
+    if recorded != step:
+        raise ArgumentError(
+            "--resume",
+            expected=f"{recorded} examples in a step of all processes, as in the run in "
+            f"{folder.path}",
+            got=f"{step}, as the data limit the size of a batch",
+            remedy="give trainer.devices and data.batch_size of the run, or set data.batch_size "
+            "so that all batches of a step have this number of examples",
+        )
 
 
 def check_resumed(folder: RunFolder, recipe: Recipe, kind: str = "") -> None:

@@ -21,7 +21,15 @@ from edgewise.app.runs.hugging_face import with_hf_model
 from edgewise.app.runs.hybrid import Combined, fit_scales, keep_parts
 from edgewise.app.runs.pretrained import fine_tuning_note
 from edgewise.app.runs.recipe_fields import model_fields
-from edgewise.app.runs.record import STEP, check_resumed, check_step, load_recipe, to_record
+from edgewise.app.runs.record import (
+    EXAMPLES,
+    STEP,
+    check_examples,
+    check_resumed,
+    check_step,
+    load_recipe,
+    to_record,
+)
 from edgewise.app.runs.side_by_side import side_by_side
 from edgewise.app.runs.vocabulary import with_vocabulary, write_tokenizer
 from edgewise.app.train.fitting import fit
@@ -113,11 +121,13 @@ def train_on_splits(
         model, splits = _prepare(recipe, folder)
         record = to_record(recipe)  # This raises an error if the run could not be resumed from it.
         record[STEP] = _step_size(recipe, splits)
+        record[EXAMPLES] = {name: getattr(splits, name).count for name in ("train", "val", "test")}
         if resume:
-            check_step(folder, recipe, record[STEP])
+            check_examples(folder, record[EXAMPLES])
+            check_step(folder, record[STEP])
         if isinstance(splits, TextSplits):
             record["vocabulary"] = vocabulary_hash(splits.tokenizer)
-    sizes = {f"{name} examples": getattr(splits, name).count for name in ("train", "val", "test")}
+    sizes = {f"{name} examples": count for name, count in record[EXAMPLES].items()}
     check_same_data({**sizes, "weights": sum(x.numel() for x in model.parameters())})
     if note := fine_tuning_note(recipe):
         log.info(note)

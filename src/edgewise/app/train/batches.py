@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -208,7 +208,8 @@ def raise_explained(error: Exception) -> NoReturn:
 def explain_batch_errors(batch: Batch, model: nn.Module, task: Task) -> Iterator[None]:
     """Replace errors that the model or task raises for a batch by ArgumentError with a remedy."""
     try:
-        with communicating():  # Processes that divide the weights exchange them in the model.
+        # Processes that divide the weights exchange them in the model.
+        with communicating() if torch.distributed.is_initialized() else nullcontext():
             yield
     except (EdgewiseError, torch.OutOfMemoryError):
         raise

@@ -106,11 +106,12 @@ def test_edges_are_sorted_once_and_again_when_they_change(folder, monkeypatch):
     assert edges_of(folder).tolist() == [[5, 5, 0, 1], [0, 1, 5, 5]]
 
 
+@pytest.mark.parametrize("size", [0, -8])
 @pytest.mark.parametrize("name", ["column.bin", "pointer.npy", "source.json"])
-def test_sorted_edges_that_are_cut_short_are_sorted_again(folder, name):
+def test_sorted_edges_that_are_cut_short_are_sorted_again(folder, name, size):
     before = edges_of(folder)
     file = folder / "sorted" / name
-    file.write_bytes(file.read_bytes()[:-8])
+    file.write_bytes(file.read_bytes()[:size])
     assert torch.equal(edges_of(folder), before)
 
 
