@@ -196,6 +196,27 @@ def test_the_error_of_a_fact_is_that_of_eager_code(fullgraph: bool) -> None:
         run(torch.ones(2, 1), graphs.edges(torch.tensor([[0], [1]]), 2))
 
 
+def test_a_fact_of_a_tensor_is_no_constant() -> None:
+    colors = encodings.wl_colors
+    compiled = torch.compile(lambda graph, x: colors(graph, 1, x), backend="eager")
+    graph = ring(6)
+    for initial in (torch.zeros(6, dtype=torch.long), torch.arange(6)):
+        assert torch.equal(compiled(graph, initial), colors(graph, 1, initial))
+
+
+@pytest.mark.parametrize("how", ["compile", "export"])
+def test_a_batch_with_an_edge_between_two_graphs_is_refused(how: str) -> None:
+    class Packed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * member_graphs(packed_graph(x, graph, [3, 3])).num_edges
+
+    graph, x = ring(6), torch.ones(6, 1)
+    compiled = torch.compile(Packed(), backend="eager")
+    run = compiled if how == "compile" else lambda x: torch.export.export(Packed(), (x,))
+    with pytest.raises(ew.ArgumentError, match="no edge between two graphs"):
+        run(x)
+
+
 SMALL: dict[str, dict[str, Any]] = {
     "esa": {"blocks": "MSPS", "seeds": 3, "heads": 2, "dropout": 0.3, "edge_width": 2},
     "exphormer": {"depth": 1, "heads": 2, "edge_width": 2},

@@ -10,6 +10,7 @@ import torch
 from edgewise import graphs
 from edgewise.app.train import PackedGraphs
 from edgewise.graphs import Intervals
+from edgewise.graphs.graph import held_bytes
 from edgewise.models import graph_network
 from edgewise.models.graph_network import Focus, GraphNetworkBlock, GraphState
 from tests.errors import refused
@@ -149,3 +150,12 @@ def test_what_is_known_of_graphs_has_the_type_of_the_weights() -> None:
         model(x, graph, global_attr=ones)
     with refused("global_attr", expected="[..., 5]", got="torch.int64", remedy="integers"):
         model(x, graph, global_attr=ones.long())
+
+
+def test_calls_with_sizes_store_nothing_more_on_the_graph() -> None:
+    model, graph = graph_network(4, 2), graphs.batch(graphs.window(1), [3, 2])
+    bytes_held = []
+    for _ in range(3):
+        model(torch.randn(5, 4), graph, batch=[3, 2])
+        bytes_held.append(held_bytes(graph))
+    assert bytes_held[0] == bytes_held[2]

@@ -392,8 +392,9 @@ class Graph(Pattern):
     def derived(self, function: Callable[..., T], *args: Any) -> T:
         """Return ``function(self, *args)``, computed once per graph, also in code that is compiled.
 
-        Compiled code has the result as a constant, and is compiled again for another graph. There,
-        ``function`` must be defined at module level, and ``args`` outside of the compiled code.
+        ``args`` are hashable, and no tensors. Compiled code has the result as a constant, and is
+        compiled again for another graph. There, ``function`` must be defined at module level, and
+        ``args`` outside of the compiled code.
         """
         if not torch.compiler.is_dynamo_compiling():
             key = function, *args
@@ -1204,9 +1205,12 @@ def fact_of_graph(function: F) -> F:
 
     @wraps(function)
     def call(graph: Any, *args: Any, **options: Any) -> Any:
-        if torch.compiler.is_compiling() and isinstance(graph, Graph) and not options:
-            return graph.derived(function, *args)
-        return function(graph, *args, **options)
+        if not torch.compiler.is_compiling() or not isinstance(graph, Graph) or options:
+            return function(graph, *args, **options)
+        # As a constant, a tensor would have the values of the first call in all calls.
+        if any(isinstance(value, Tensor) for value in args):
+            return function(graph, *args)
+        return graph.derived(function, *args)
 
     return cast(F, call)
 

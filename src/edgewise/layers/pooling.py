@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from edgewise._utils.arguments import check_choice, check_divides
 from edgewise._utils.errors import ArgumentError, counted
 from edgewise._utils.ragged import segment_index, starts
-from edgewise._utils.torch_internals import has_values
 from edgewise.attention.attend import Reduce, aggregate, attend
 from edgewise.graphs import Edges, Graph, Intervals, Pattern, complete, membership
 from edgewise.graphs.batch import Sizes
@@ -115,7 +114,7 @@ def _with_members(graph: Graph, members: Intervals, may_repeat: bool) -> Graph:
     if graph.segments is not None and torch.equal(sizes, graph.segments[0].to(graph.device)):
         return graph
     member = segment_index(sizes, graph.num_targets)
-    if has_values(sizes) and not torch.equal(member[graph.source], member[graph.target]):
+    if graph.is_numbered and not torch.equal(member[graph.source], member[graph.target]):
         raise ArgumentError(
             "batch",
             expected="no edge between two graphs of the batch",

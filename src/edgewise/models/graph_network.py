@@ -19,7 +19,7 @@ from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError
 from edgewise.attention.attend import Reduce, aggregate
 from edgewise.graphs import Graph, Pattern, edges, incidence
-from edgewise.graphs.graph import bind_to_nodes
+from edgewise.graphs.graph import bind_to_nodes, fact_of_graph
 from edgewise.layers import GraphLayer, Linear, Membership, given_or_ones, members_of
 from edgewise.layers.sparse import check_node_features
 from edgewise.models.arguments import model_factory
@@ -63,7 +63,7 @@ class GraphNetworkBlock(nn.Module):
         incoming = self._reduced(edge_attr, incidence(graph))
         x = self.node(torch.cat([incoming, x, u[..., owner, :]], dim=-1))
 
-        edge_members = graph.derived(_edge_members, members)
+        edge_members = _edge_members(graph, members)
         of_edges, of_nodes = self._reduced(edge_attr, edge_members), self._reduced(x, members)
         u = self.graph(torch.cat([of_edges, of_nodes, u], dim=-1))
         return GraphState(x, edge_attr, u)
@@ -79,6 +79,7 @@ def _owners(members: Graph) -> Tensor:
     return owner
 
 
+@fact_of_graph
 def _edge_members(graph: Graph, members: Graph) -> Graph:
     """Return the bipartite graph from each edge to the graph to which it belongs."""
     number = torch.arange(graph.num_edges, device=graph.device)
