@@ -213,6 +213,8 @@ def checked(**least: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                         check_range(name, size, remedy, least=bound, integer=True)
                         if name in STEPS or name.endswith("_depth"):
                             LIMITS["model_steps"].check(size, name)
+                elif value is None and types[name].endswith("| None"):
+                    continue
                 elif name in PROBABILITIES or name.endswith("_dropout"):
                     remedy = f"set {name} for example to 0.1"
                     check_range(name, value, remedy, least=0, most=1)
