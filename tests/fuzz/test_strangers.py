@@ -20,7 +20,7 @@ LIMITS = Limits(4 * 2**30, 20)
 
 
 def test_received_files_give_results_or_named_errors() -> None:
-    seen, bad = strangers.run(12, 0, LIMITS, only="t")
+    seen, bad = strangers.run(16, 0, LIMITS, only="t")
     assert not bad, "\n".join(bad)
     assert seen["refused"] > 2
     assert seen["result"] > 2
