@@ -13,6 +13,7 @@ from tests.places import ROOT
 pytest.importorskip("tokenizers")
 
 
+@pytest.mark.slow
 def test_damaged_files_are_named_or_read_as_they_are() -> None:
     seen, bad = run(35, seed=0, root=ROOT if ROOT.is_dir() else None)
     assert not bad, "\n".join(bad)

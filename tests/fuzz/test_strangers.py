@@ -19,6 +19,7 @@ from tests.fuzz.strangers import CODE, SECRET, Limits
 LIMITS = Limits(4 * 2**30, 20)
 
 
+@pytest.mark.slow
 def test_received_files_give_results_or_named_errors() -> None:
     seen, bad = strangers.run(16, 0, LIMITS, only="t")
     assert not bad, "\n".join(bad)

@@ -487,7 +487,7 @@ def test_what_should_not_happen_asks_for_a_report(capsys, monkeypatch):
         main(["list"])
 
 
-@pytest.mark.slow(after=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupt_says_how_to_go_on(number, code, tmp_path):
     pytest.importorskip("lightning")

@@ -57,6 +57,7 @@ def vanishes() -> None:
     os._exit(3)
 
 
+@pytest.mark.slow
 def test_each_job_is_done_on_one_thread(tmp_path: Path) -> None:
     side_by_side([(told, (tmp_path / name, name)) for name in "abc"], 2)
     assert {name: (tmp_path / name).read_text() for name in "abc"} == {
@@ -64,6 +65,7 @@ def test_each_job_is_done_on_one_thread(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_one_worker_runs_one_job_at_a_time(tmp_path: Path) -> None:
     side_by_side([(works_alone, (tmp_path / "busy",))] * 2, 1)
 
