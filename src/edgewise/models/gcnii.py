@@ -15,7 +15,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from edgewise.attention.attend import aggregate
 from edgewise.graphs import Graph, Pattern
@@ -49,10 +48,7 @@ class GCNIILayer(GraphLayer):
         weight = (1 - self.alpha) * weight
         hidden = aggregate(x.unsqueeze(-2), graph, weight=weight).squeeze(-2)
         hidden = torch.add(hidden, initial, alpha=self.alpha)
-        identity = torch.eye(len(self.linear.weight), dtype=x.dtype, device=x.device)
-        mapping = torch.lerp(identity, self.linear.weight, self.beta)
-        out: Tensor = F.linear(hidden, mapping)
-        return out
+        return torch.add((1 - self.beta) * hidden, self.linear(hidden), alpha=self.beta)
 
 
 class GCNII(GraphLayer):
