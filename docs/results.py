@@ -561,8 +561,8 @@ def fields_of_baseline(record: dict[str, Any], kind: str, metrics: list[str]) ->
         kind: name of the kind of recipe.
         metrics: names of the metrics of the task.
     """
-    # Baselines read the training graph, not sampled batches, and do not use the part of a hybrid
-    # model that the data fit.
+    # Baselines read the whole training graph, not samples of it. They use neither the naive Bayes
+    # nor the randomised trees of a hybrid model.
     sampled = {"batch_size", "fanouts", "negatives", "by_user"}
     ignored = {"fold", "naive_bayes", "forest", *sampled, *AUGMENTATION}
     data = {name: value for name, value in record["data"].items() if name not in ignored}

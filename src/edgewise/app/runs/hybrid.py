@@ -26,16 +26,11 @@ def fit_scales(model: Combined, val: Loader, task: Task) -> None:
     """Fit the weights of the network and of the other part to the validation set, in place."""
     device = next(model.parameters()).device
     batches = [batch.to(device) for batch in val]
-    other = model.naive_bayes if isinstance(model, CombinedClassifier) else model.forest
-    network, other_logits = (
+    network, other = (
         torch.cat([part(*batch.inputs, **batch.keywords) for batch in batches]).float()
-        for part in (model.network, other)
+        for part in (model.network, model.other)
     )
-    target = torch.cat([batch.target for batch in batches])
-    if isinstance(model, CombinedClassifier):
-        model.naive_bayes.fit_scales((network, other_logits), target)
-    else:
-        model.fit_weights(network, other_logits, target, task)
+    model.fit_weights(network, other, torch.cat([batch.target for batch in batches]), task)
 
 
 @torch.no_grad()

@@ -31,7 +31,8 @@ CHOICES = {"network": (1.0, 0.0), AVERAGE: (0.5, 0.5), "randomised trees": (0.0,
 class Forest(nn.Module):
     """Extremely randomised trees that predict the classes of graphs, called as a graph model is.
 
-    The nodes of all trees have consecutive indices. A leaf is its own child.
+    The nodes of all trees are numbered in one sequence, tree by tree. Both children of a leaf are
+    the leaf itself.
 
     Args:
         known, is_integer, kept: see :class:`.NeighbourhoodCounts`.
@@ -153,13 +154,18 @@ class NetworkAndForest(nn.Module):
         trees: Tensor = self.forest(*inputs, **keywords)
         return self.weights[0] * logits + self.weights[1] * trees
 
+    @property
+    def other(self) -> Forest:
+        """The part that is not the network."""
+        return self.forest
+
     @torch.no_grad()
-    def fit_weights(self, network: Tensor, forest: Tensor, target: Tensor, task: Task) -> None:
+    def fit_weights(self, network: Tensor, other: Tensor, target: Tensor, task: Task) -> None:
         """Choose the weights by the losses of held-out logits of both parts."""
         losses = {
             name: torch.stack(
                 [
-                    task.loss(a * network[i : i + 1] + b * forest[i : i + 1], target[i : i + 1])
+                    task.loss(a * network[i : i + 1] + b * other[i : i + 1], target[i : i + 1])
                     for i in range(len(target))
                 ]
             )

@@ -23,8 +23,8 @@ from edgewise.app.train.target_scaling import TargetScaling
 from edgewise.layers import GraphLayer, GraphSequential
 
 NUMBERS = 1 << 21
-"""Maximum number of features of a block of nodes with its sources at the widest layer; a block
-exceeds it by at most those of one node with its sources."""
+"""Approximate maximum of numbers in memory at the widest layer for a block: nodes that are computed
+together, and their sources. One node with its sources may exceed it."""
 
 SOURCE_WIDTH = 8
 """The same for the search of sources, which has about this many integers for each edge."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import product
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -34,10 +33,13 @@ def candidates(_recipe: Recipe, splits: Splits) -> Iterator[Candidate]:
     """Yield the most frequent tags, then linear models with each setting."""
     yield Candidate("most frequent tag of a word", "", lambda: _most_frequent(splits))
     slow = splits.train.lengths is not None and int(splits.train.lengths.sum()) > QUICK_TOKENS
-    for radius, penalty in product(RADII, PENALTIES):
-        setting = f"{radius} on either side, penalty {penalty:g}"
-        fit = partial(_linear, splits, radius, penalty)
-        yield Candidate("logistic regression on nearby words", setting, fit, slow)
+    for radius in RADII:
+        features = partial(nearby_words, radius, splits.model_arguments["vocab_size"])
+        read = cache(partial(_read, splits.train, features))
+        for penalty in PENALTIES:
+            setting = f"{radius} on either side, penalty {penalty:g}"
+            fit = partial(_linear, splits, read, features, penalty)
+            yield Candidate("logistic regression on nearby words", setting, fit, slow)
 
 
 def words_of(batch: Batch) -> list[Word]:
@@ -65,11 +67,9 @@ def _most_frequent(splits: Splits) -> Score:
     return score
 
 
-def _linear(splits: Splits, radius: int, penalty: float) -> Score:
-    features = partial(nearby_words, radius, splits.model_arguments["vocab_size"])
+def _linear(splits: Splits, read: Any, features: Any, penalty: float) -> Score:
     # Stochastic gradients, because the other solvers are slow for many words.
     model = SGDClassifier(loss="log_loss", alpha=penalty, average=True, random_state=0)
-    read = partial(_read, splits.train, features)
     return fit_classifier(model, read, features, splits.model_arguments["out_width"])
 
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from edgewise._utils.ragged import segment_index
+from edgewise.app.train.task import Task
 from edgewise.layers import Pool, TextClassifier, Tokens
 from edgewise.layers.sum_of_parts import SumOfParts
 
@@ -124,6 +125,15 @@ class CombinedClassifier(TextClassifier):
     def network(self, tokens: Tokens) -> Tensor:
         """Return logits ``[B, out_width]`` without naive Bayes."""
         return super().forward(tokens)
+
+    @property
+    def other(self) -> NaiveBayes:
+        """The part that is not the network."""
+        return self.naive_bayes
+
+    def fit_weights(self, network: Tensor, other: Tensor, target: Tensor, _task: Task) -> None:
+        """Fit the scales of both parts to their held-out logits."""
+        self.naive_bayes.fit_scales((network, other), target)
 
 
 def _ngrams(tokens: Tokens) -> tuple[Tensor, Tensor, Tensor, Tensor]:
