@@ -168,6 +168,10 @@ BESIDE = {
             "edgewise train ionic-liquids-co2 --data.descriptors false --folds"
             " --out ionic-liquids-without",
         ),
+        "ionic-liquids-rows": (
+            "rows split at random, one fold, as in Jian et al., but with validation rows of its own",
+            "edgewise train ionic-liquids-co2 --data.split random --out ionic-liquids-rows",
+        ),
     },
     "attentive-esol": {
         "graph-network-esol": (
