@@ -17,6 +17,7 @@ import edgewise
 from edgewise import explain, graphs
 from edgewise.app.cli import main
 from edgewise.app.explain import cases
+from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.kinds.tables import Shop
 from edgewise.explain import attribution
 from edgewise.explain.attribution import outputs_of
@@ -195,6 +196,38 @@ def test_parts_removed_from_copies_have_the_effects_of_single_removals(
     assert len(one_by_one.edges.unique()) > 2
     torch.testing.assert_close(packed.edges, one_by_one.edges, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(packed.members, one_by_one.members, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_a_removed_edge_or_node_is_deleted_from_the_graph_with_its_degrees(
+    model: str, tmp_path: Path
+) -> None:
+    run = edgewise.load(small_runs.nodes(tmp_path, model))
+    (case,) = cases(run.predictor, "p3")
+    removed = explain.contributions(case)
+    assert removed.method == "removed", "the default, also for sums with weights from degrees"
+    training = saved_graph(run.splits.preprocessing)
+    ids = [training.ids.index(label) for label in case.labels]
+    index, node = training.graph.edge_index, training.ids.index("p3")
+
+    def odds(index: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            out = run.model(training.x, graphs.edges(index, len(training.ids)))[node].double()
+        rest = out.softmax(0)
+        return torch.logit(rest[label])
+
+    with torch.no_grad():
+        label = int(run.model(training.x, training.graph)[node].argmax())
+    whole = odds(index)
+    for (first, second), effect in zip(removed.pairs.T.tolist(), removed.edges, strict=True):
+        ends = torch.tensor([[ids[first]], [ids[second]]])
+        is_deleted = (index == ends).all(0) | (index == ends.flip(0)).all(0)
+        expected = whole - odds(index[:, ~is_deleted])
+        torch.testing.assert_close(effect.double(), expected, atol=1e-5, rtol=1e-4)
+    for member, effect in enumerate(removed.members):
+        if ids[member] != node:
+            expected = whole - odds(index[:, ~(index == ids[member]).any(0)])
+            torch.testing.assert_close(effect.double(), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_a_removed_atom_or_bond_is_deleted_from_the_molecule(run_of: RunOf) -> None:

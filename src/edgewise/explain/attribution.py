@@ -186,11 +186,11 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
 
     The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
     ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
-    ``"auto"`` chooses ``"relevance"`` for a node of a model that only sums. For other models it
-    chooses ``"removed"`` for at most 64 parts, for at most 128 that are deleted from the input
-    itself, and for more if a pass evaluates many copies of a graph or a large graph has few nodes
-    that change; otherwise ``"left_out"`` for edges and ``"relevance"`` for members
-    (``docs/howto/explain.md``).
+    ``"auto"`` chooses ``"relevance"`` for a node of a model that only sums, without weights. For
+    other models it chooses ``"removed"`` for at most 64 parts, for at most 128 that are deleted
+    from the input itself, and for more if a pass evaluates many copies of a graph or a large graph
+    has few nodes that change; otherwise ``"left_out"`` for edges and ``"relevance"`` for members
+    and for the edges around a node of a model of weighted sums (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
@@ -251,8 +251,9 @@ def _by_method(case: Case, steps: Steps, pairs: Tensor, method: Method) -> Contr
 
 def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
     """Return the method that is best by measurement (docs/howto/explain.md), and fast."""
-    only_sums = all(step.call is None and step.reduce == "sum" for step, _ in steps)
-    if only_sums and case.by_edge and case.own is not None and not case.whole_graph:
+    of_node = case.by_edge and case.own is not None and not case.whole_graph
+    only_sums = of_node and all(step.call is None and step.reduce == "sum" for step, _ in steps)
+    if only_sums and all(step.weight is None for step, _ in steps):
         return "relevance"
     removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
     nodes, most_nodes = removals * len(case.member), 0
@@ -263,7 +264,7 @@ def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
     most = MOST_REMOVED if case.score_without is None else MOST_DELETED
     if removals <= most or nodes <= most_nodes:
         return "removed"
-    return "left_out" if case.by_edge else "relevance"
+    return "left_out" if case.by_edge and not only_sums else "relevance"
 
 
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:
