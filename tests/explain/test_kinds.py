@@ -21,6 +21,7 @@ from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.kinds.tables import Shop
 from edgewise.explain import attribution
 from edgewise.explain.attribution import outputs_of
+from edgewise.explain.page_reasons import reasons_data
 from tests.errors import refused
 from tests.explain import small_runs
 
@@ -301,6 +302,27 @@ def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> No
     ):
         if frozenset(pair) in exact:
             torch.testing.assert_close(value, expected)
+
+
+def test_a_link_has_a_score_and_no_probability(
+    run_of: RunOf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of("links")
+    (link,) = run.predict("m3", top=1)[0]["links"]
+    (shown, *_) = run.explain("m3", top=1)
+    assert shown.case.claim is not None
+    assert shown.case.claim.text == f"a link between m3 and {link['id']}"
+    assert shown.probability == pytest.approx(link["score"], abs=1e-5)
+    assert run.recipe.data.negatives == 4
+    meaning = "log-odds of the score without the part; the score is the probability of a link if "
+    assert f"{meaning}1 in 5 pairs is linked" in shown.meaning
+    data = reasons_data(explain.explanation(run, "m3"))
+    assert data is not None
+    assert data["answers"][0]["claim"] == {"text": shown.case.claim.text, "score": "score"}
+    assert main(["predict", str(run.path), "m3", "--top", "1", "--why", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"why: {shown.meaning}"
+    run.predictor.recipe = replace(run.recipe, data=replace(run.recipe.data, negatives=8))
+    assert "1 in 9 pairs" in run.explain("m3", top=1)[0].meaning
 
 
 @pytest.mark.slow(every=3)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import explain, graphs
+from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli import main
 from edgewise.explain import page as page_module
@@ -465,6 +466,14 @@ def test_the_reasons_of_a_page_are_those_of_python(
         assert opened.page.text_content("#title") == "image of 8 × 8 pixels"
     assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
     assert opened.page.locator("#input > *").count() == 1
+    if kind == "links":
+        link = f"a link between m3 and {expected.answer}"
+        headings = opened.page.locator("#evidence h3").all_text_contents()
+        assert headings == [f"Evidence for {link}", f"Evidence against {link}"]
+        assert f"{link}, score {rounded(expected.probability)}" == opened.page.text_content(
+            "#verdict"
+        )
+        assert "robability" not in opened.page.text_content("#verdict")
     methods = opened.page.locator("#method option").count()
     most = len(get_args(Method)) - 1  # all but "auto"
     assert methods == {"links": 1, "series": most - 1}.get(kind, most)  # series: not "removed"

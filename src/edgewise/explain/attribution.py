@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from functools import cached_property, partial
 from itertools import groupby, islice
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -74,6 +74,26 @@ MOST_COPIED = 8 * NODES_AT_ONCE
 """Maximum number of nodes in all copies of an input for which ``"auto"`` chooses ``"removed"``."""
 
 
+class Claim(NamedTuple):
+    """Words for an answer whose score is not a probability, such as a suggested link.
+
+    Attributes:
+        text: what the reasons are evidence for, such as "a link between Ann and Bob".
+        score: name of the sigmoid of the score.
+        note: what this number means.
+
+    Example:
+        >>> from edgewise import explain
+        >>> note = "the score is the probability of a link if 1 in 5 pairs is linked"
+        >>> explain.Claim("a link between Ann and Bob", "score", note).score
+        'score'
+    """
+
+    text: str
+    score: str
+    note: str
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """A prediction to explain (the answer), and the parts of the input (members) that explain it.
@@ -100,6 +120,7 @@ class Case:
             again, because the score also depends on their edges outside of the model's layers.
         edge_names: name of the edges between two members, smaller index first, such as the
             relation in a typed graph; empty without names.
+        claim: words for pages, by default those of a class and its probability.
 
     Example:
         >>> import torch
@@ -129,6 +150,7 @@ class Case:
     replacement: str = ""
     exact_pairs: Tensor | None = None
     edge_names: Mapping[tuple[int, int], str] = dataclass_field(default_factory=dict)
+    claim: Claim | None = None
 
     @cached_property
     def field(self) -> ReceptiveField | None:

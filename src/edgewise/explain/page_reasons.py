@@ -56,6 +56,7 @@ def _answer(methods: Sequence[Attribution]) -> dict[str, Any]:
     return {
         "answer": first.answer,
         "probability": first.probability,
+        "claim": case.claim and {"text": case.claim.text, "score": case.claim.score},
         "parts": [[part.part, part.contribution, sizes[part.part]] for part in first.parts],
         "labels": [case.labels[member] for member in members],
         "members": members,

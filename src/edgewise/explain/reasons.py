@@ -69,7 +69,7 @@ class Attribution:
 
     @property
     def probability(self) -> float | None:
-        """Probability of the answer; None if it is a number."""
+        """Probability of the answer, or the score of its claim; None if it is a number."""
         if not self.case.is_odds:
             return None
         with torch.no_grad():
@@ -95,6 +95,8 @@ def attribution(
             remedy="train again, for example with a smaller learning rate",
         )
     score = "log-odds of the prediction" if case.is_odds else "predicted value"
+    if case.claim:
+        score = f"log-odds of the {case.claim.score}"
     meaning = f"decrease of the {score} without the part"
     if scores.method == "removed" and case.replacement:
         meaning = f"decrease of the {score} with {case.replacement} instead of the part"
@@ -102,6 +104,8 @@ def attribution(
         meaning = f"{scores.method} of the part, as a fraction of all weights"
     elif scores.method not in ("removed", "left_out"):
         meaning = f"contribution of the part to the {score}, by {scores.method.replace('_', ' ')}"
+    if case.claim:
+        meaning += f"; {case.claim.note}"
     reasons = reasons_of(case, scores)[:top]
     return Attribution(
         value, case.answer, reasons, scores.method, meaning, parts, case=case, scores=scores

@@ -48,6 +48,7 @@ export function showReasons(data) {
   const answer = () => reasons.answers[state.answer];
   const method = () => answer().methods[Math.min(state.method, answer().methods.length - 1)];
   const named = (index) => answer().labels[index];
+  const claim = () => answer().claim?.text ?? answer().answer;
   const signed = () => !["attention", "rollout"].includes(method().name);
 
   // The largest effect. An effect on log-odds below SMALL is pale, also where it is the largest.
@@ -306,7 +307,7 @@ export function showReasons(data) {
     const largest = largestOf(rows.map(([, value]) => value));
     const [positive, negative] = [rows.filter(([, value]) => value >= 0), rows.filter(([, value]) => value < 0)];
     const isClass = answer().probability !== null;
-    const name = shorten(answer().answer, 40);
+    const name = shorten(claim(), 60);
     by("evidence").replaceChildren(
       ...(signed()
         ? [
@@ -338,7 +339,7 @@ export function showReasons(data) {
   function legend() {
     const swatch = (background, words) => html("span", {}, Object.assign(html("i", { className: "swatch" }), { style: `background:${background}` }), words);
     const isClass = answer().probability !== null;
-    const name = shorten(answer().answer, 24);
+    const name = shorten(claim(), 40);
     const more = reasons.drawing === "bars" ? "higher" : "stronger colour";
     const items = signed()
       ? [swatch("var(--for)", isClass ? `for ${name}` : "raises the value"), swatch("var(--against)", isClass ? `against ${name}` : "lowers the value"), `${more}: larger effect`]
@@ -365,7 +366,7 @@ export function showReasons(data) {
     by("method").value = Math.min(chosen, options.length - 1);
     by("measured").textContent = recipe ? `Fidelity: fall of the prediction without the strongest fifth of the parts, minus its fall without all others; mean over predictions of ${recipe} (random parts: ${(methods.random ?? 0).toFixed(3)}).` : "";
     const chance = answer().probability;
-    by("verdict").textContent = reasons.answers.length > 1 ? `${answer().answer}${chance === null ? "" : `, probability ${rounded(chance, "")}`}` : "";
+    by("verdict").textContent = reasons.answers.length > 1 ? `${claim()}${chance === null ? "" : `, ${answer().claim?.score ?? "probability"} ${rounded(chance, "")}`}` : "";
     parts();
     draw();
     legend();
