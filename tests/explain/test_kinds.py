@@ -305,7 +305,7 @@ def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> No
 
 
 def test_a_link_has_a_score_and_no_probability(
-    run_of: RunOf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_of: RunOf, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_of("links")
     (link,) = run.predict("m3", top=1)[0]["links"]

@@ -87,9 +87,10 @@ def remaining(graph: Graph) -> Graph:
     for active in ACTIVE.get():
         if isinstance(active, Removal):
             edges = active.remaining_edges(graph)
-            if edges is not None:
-                is_typed = isinstance(graph, TypedGraph)
-                graph = graph.select(edges) if is_typed else select_edges(graph, edges)
+            if edges is not None and isinstance(graph, TypedGraph):
+                graph = graph.select(edges)
+            elif edges is not None:
+                graph = select_edges(graph, edges)
     return graph
 
 
