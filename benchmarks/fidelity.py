@@ -23,8 +23,8 @@ Their FILE is the test file of SST-2 without labels, the table of ESOL, the fold
 dates, the words of the test sentences of EWT, or a list of the test recordings.
 
 Inputs come from FILE, in random order. Without it, they are nodes, users or histories of the
-training data in random order, or scikit-learn's digits. If the run predicts masked words or atoms
-and an input has no mask, a random word or atom is masked. For runs of gat-cora,
+training data in random order, or scikit-learn's digits. If the run predicts masked words and
+an input has no mask, a random word is masked. For runs of gat-cora,
 ``--gnn-explainer`` adds PyTorch Geometric's GNNExplainer with 200 epochs on the neighbourhood of
 each node, and times it on the whole graph for 3 nodes.
 """
@@ -50,7 +50,6 @@ from edgewise.app.kinds.images.predict import ImageClasses
 from edgewise.app.kinds.items.predict import Recommendations
 from edgewise.app.kinds.language.predict import HiddenWords
 from edgewise.app.kinds.links.predict import LinkSuggestions
-from edgewise.app.kinds.molecules.predict import HiddenAtoms
 from edgewise.app.kinds.nodes import NodeCases
 from edgewise.app.kinds.nodes.predict import OnNodes
 from edgewise.app.kinds.nodes.reasons import rows_of
@@ -98,23 +97,12 @@ def inputs_of(run: Run, path: Path | None) -> Iterator[Any]:
 
 
 def hidden(predictor: Any, value: Any, random: Random) -> Any:
-    """Return an input; if the run predicts masked words or atoms, mask a random one."""
+    """Return an input; if the run predicts masked words, mask a random one."""
     if isinstance(predictor, HiddenWords) and "[MASK]" not in value:
         words = value.split()
         if words:
             words[random.randrange(len(words))] = "[MASK]"
         return " ".join(words)
-    if isinstance(predictor, HiddenAtoms) and "*" not in value:
-        from rdkit.Chem import MolFromSmiles, MolToSmiles
-
-        molecule = MolFromSmiles(value)
-        if molecule is not None:
-            atom = molecule.GetAtomWithIdx(random.randrange(molecule.GetNumAtoms()))
-            atom.SetAtomicNum(0)
-            atom.SetFormalCharge(0)
-            atom.SetNoImplicit(False)
-            atom.SetNumExplicitHs(0)
-            return MolToSmiles(molecule)
     return value
 
 

@@ -180,11 +180,6 @@ BESIDE = {
             "one seed instead of the mean prediction of three",
             "edgewise train gps-esol --folds --out gps-esol-single",
         ),
-        "gps-esol-pretrained": (
-            "like *gps-esol-single*, initialised with the weights of `masked-molecules`",
-            "edgewise train gps-esol --from runs/masked-molecules/seed-0 --folds"
-            " --out gps-esol-pretrained",
-        ),
     },
     "gps-zinc": {
         "gps-zinc-100": (

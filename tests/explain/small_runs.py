@@ -29,7 +29,6 @@ from edgewise.app.train import (
     TextClassification,
     TrainerSettings,
 )
-from tests.unlabelled import write_molecules
 
 WORDS = "the a cat dog mat sat ran on over under red blue big small old film".split()  # noqa: SIM905
 GERMAN = {"the": "die", "cat": "Katze", "dog": "Hund", "sat": "saß", "ran": "lief", "on": "auf"}
@@ -244,18 +243,6 @@ def molecules(folder: Path) -> Path:
     return of_recipe("molecules", folder, **values, **HEADS)
 
 
-def hidden_atoms(folder: Path) -> Path:
-    """Train a model of masked atoms and bonds."""
-    from edgewise.app.files.checksums import SHA256
-    from edgewise.app.kinds.molecules import zinc
-
-    write_molecules(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EDGEWISE_DATA", str(folder))
-        patch.delitem(SHA256, zinc.NAME)
-        return of_recipe("masked-molecules", folder, **HEADS)
-
-
 def without_attention(folder: Path) -> Path:
     """Train an LSTM, which attends to nothing."""
     rows = [f"{'big' if i % 2 else 'small'} film,{i % 2}" for i in range(40)]
@@ -282,7 +269,6 @@ KINDS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "interactions": (interactions, ()),
     "tables": (tables, ()),
     "molecules": (molecules, ("rdkit",)),
-    "hidden atoms": (hidden_atoms, ("rdkit",)),
     "without attention": (without_attention, ("tokenizers",)),
 }
 """Functions that train a run of each kind, and the packages that they need."""

@@ -42,7 +42,6 @@ INPUTS = {
     "interactions": "u3",
     "tables": "c3",
     "molecules": "CC(=O)O",
-    "hidden atoms": "CC(=O)*",
 }
 PICTURES = {
     "sentences": "sequence",
@@ -53,7 +52,6 @@ PICTURES = {
     "sounds": "sequence",
     "series": "sequence",
     "molecules": "molecule",
-    "hidden atoms": "molecule",
 }
 NAMES = {
     "sentences": {"a", "big", "film"},
@@ -74,7 +72,6 @@ NAMES = {
         *(f"products.{c} of p{i}" for c in ("category", "price", "defects") for i in (36, 48)),
     },
     "molecules": {"C1", "C2", "O3", "O4"},
-    "hidden atoms": {"C1", "C2", "O3", "*4"},
 }
 """Names of the parts that may carry an answer."""
 
@@ -111,8 +108,6 @@ def values_of(kind: str, answer: dict[str, Any]) -> list[float]:
         return [word["probability"] for word in answer["words"]]
     if kind == "hidden words":
         return [answer["words"][0]["probability"]]
-    if kind == "hidden atoms":
-        return [answer["found"][0]["probability"]]
     if kind == "series":
         return [step["value"] for step in answer["forecast"]]
     if kind == "links":

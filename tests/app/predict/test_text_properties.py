@@ -215,7 +215,7 @@ def test_a_metric_of_the_labels_can_be_monitored(tmp_path: Path) -> None:
         in_lists(tmp_path / "own.csv"),
         **{"trainer.epochs": 1, "trainer.monitor": "val/roc_auc", "trainer.mode": "max"},
     )
-    assert train(given, tmp_path / "run")["best_epoch"] == 1
+    assert train(given, tmp_path / "run")["kept_epoch"] == 1
 
 
 @pytest.mark.slow
@@ -226,4 +226,4 @@ def test_several_labels_and_numbers_monitor_the_loss(tmp_path: Path) -> None:
     assert (found.recipe.trainer.monitor, found.recipe.trainer.mode) == ("val/loss", "min")
     for outcome in found.outcomes:
         losses = [row["val/loss"] for row in outcome.logs[0]]
-        assert outcome.metrics[0]["best_epoch"] == 1 + losses.index(min(losses))
+        assert outcome.metrics[0]["kept_epoch"] == 1 + losses.index(min(losses))

@@ -150,8 +150,8 @@ def test_the_defaults_are_those_of_fine_tuning(tmp_path, capsys):
     note = (
         f"edgewise: fine-tuning {start}: adamw with learning rate 5e-05 and weight decay 0.01, "
         "linear schedule with warm-up over 10 % of the steps, 1 epoch, at least 3 steps, "
-        "gradient norm at most 1, dropout 0.15, graph complete(), pooling class, no word dropout, "
-        "no naive Bayes."
+        "weights of the last epoch, gradient norm at most 1, dropout 0.15, graph complete(), "
+        "pooling class, no word dropout, no naive Bayes."
     )
     assert printed.err.count("fine-tuning") == printed.err.count(note) == 1
     assert "fine-tuning" not in printed.out

@@ -101,12 +101,16 @@ def test_files_and_metrics(job, tmp_path, monkeypatch):
     assert rows[-1]["train/loss"] < rows[0]["train/loss"]
 
 
-@pytest.mark.parametrize(("mode", "choose"), [("max", max), ("min", min)])
-def test_weights_of_the_best_epoch_are_tested(job, tmp_path, mode, choose):
-    metrics = job.fit(tmp_path / "run", monitor="val/loss", mode=mode, lr=1.0)
+@pytest.mark.parametrize(
+    ("keep", "mode", "choose"),
+    [("best", "max", max), ("best", "min", min), ("last", "max", lambda losses: losses[-1])],
+)
+def test_weights_of_the_kept_epoch_are_tested(job, tmp_path, keep, mode, choose):
+    metrics = job.fit(tmp_path / "run", keep=keep, monitor="val/loss", mode=mode, lr=1.0)
     losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
+    assert losses[-1] < max(losses), "the last epoch is not the best by this mode"
     assert metrics["val/loss"] == choose(losses)
-    assert metrics["best_epoch"] == 1 + losses.index(choose(losses))
+    assert metrics["kept_epoch"] == 1 + losses.index(choose(losses))
     fresh = nn.Linear(2, 2)
     RunFolder(tmp_path / "run").load_weights(fresh)
     again = evaluate(fresh, Classification(), job.loaders, accelerator="cpu")
@@ -127,7 +131,7 @@ def test_an_epoch_without_a_number_is_the_worst(job, tmp_path, mode):
     metrics = job.fit(tmp_path / "run", monitor="val/loss", mode=mode)
     losses = [row["val/loss"] for row in RunFolder(tmp_path / "run").read_log()]
     assert losses[0] != losses[0]
-    assert metrics["best_epoch"] > 1
+    assert metrics["kept_epoch"] > 1
     assert metrics["val/loss"] == (max if mode == "max" else min)(losses[1:])
 
 
@@ -148,7 +152,7 @@ def test_metrics_are_over_all_examples(job, tmp_path):
 
 def test_stops_without_progress(job, tmp_path):
     metrics = job.fit(tmp_path / "run", epochs=50, patience=2, lr=0.0)
-    assert (metrics["epochs"], metrics["best_epoch"]) == (3, 1), "the first of equals is the best"
+    assert (metrics["epochs"], metrics["kept_epoch"]) == (3, 1), "the first of equals is the best"
 
 
 def test_equal_accuracies_are_ranked_by_loss(job, tmp_path):
@@ -165,7 +169,7 @@ def test_equal_accuracies_are_ranked_by_loss(job, tmp_path):
     losses = [row["val/loss"] for row in rows]
     assert len({row["val/accuracy"] for row in rows}) == 1
     assert min(losses) < losses[0]
-    assert metrics["best_epoch"] == 1 + losses.index(min(losses))
+    assert metrics["kept_epoch"] == 1 + losses.index(min(losses))
 
 
 def test_loss_that_is_not_finite(job, tmp_path):

@@ -21,7 +21,7 @@ from edgewise.app.train.text.text_data import TextData
 CONFIG = "config.json"
 OPTIMIZER = OptimizerSettings("adamw", lr=5e-5, weight_decay=0.01)
 SCHEDULE = LinearSchedule(warmup=0.1)
-TRAINER: dict[str, Any] = {"epochs": 3, "min_steps": 200, "clip_norm": 1.0}
+TRAINER: dict[str, Any] = {"epochs": 3, "min_steps": 200, "keep": "last", "clip_norm": 1.0}
 DATA = {"word_dropout": 0.0, "naive_bayes": False}
 """Fields that help a model from random weights only, with the values that disable them."""
 
@@ -81,6 +81,7 @@ def fine_tuning_note(recipe: Recipe) -> str:
         f"{optimizer.weight_decay:g}",
         _schedule_words(recipe.schedule),
         f"{counted(trainer.epochs, 'epoch')}{least}",
+        f"weights of the {trainer.keep} epoch",
         f"gradient norm at most {trainer.clip_norm:g}" if trainer.clip_norm else "no clipping",
         f"dropout {model.get('dropout', 0.1):g}",
         f"graph {model.get('graph', 'complete()')}",

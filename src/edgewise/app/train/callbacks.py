@@ -36,15 +36,15 @@ Weights = dict[str, Tensor]
 
 
 class History(Callback):
-    """Callback that keeps the metrics of each epoch and the weights of the best epoch. It must
-    precede callbacks that average the weights for validation.
+    """Callback that keeps the metrics of each epoch and the weights of the best or last epoch. It
+    must precede callbacks that average the weights for validation.
     """
 
     def __init__(self, settings: TrainerSettings) -> None:
         self.settings = settings
         self.rows: list[Row] = []
-        self.best_epoch = 0
-        self.best_weights: Weights = {}
+        self.kept_epoch = 0
+        self.kept_weights: Weights = {}
         self._earlier = {"seconds": 0.0, "cpu_seconds": 0.0}
         self._started: tuple[float, float] | None = None
 
@@ -58,12 +58,12 @@ class History(Callback):
         return {name: round(earlier + seconds, 3) for (name, earlier), seconds in pairs}
 
     def state_dict(self) -> dict[str, Any]:
-        best = {"best_epoch": self.best_epoch, "best_weights": self.best_weights}
-        return {"rows": self.rows, "times": self.times, **best}
+        kept = {"kept_epoch": self.kept_epoch, "kept_weights": self.kept_weights}
+        return {"rows": self.rows, "times": self.times, **kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.rows, self._earlier = state["rows"], state["times"]
-        self.best_epoch, self.best_weights = state["best_epoch"], state["best_weights"]
+        self.kept_epoch, self.kept_weights = state["kept_epoch"], state["kept_weights"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._started = time.monotonic(), time.process_time()
@@ -80,9 +80,10 @@ class History(Callback):
             )
         lr = trainer.optimizers[0].param_groups[0]["lr"]
         self.rows.append({"epoch": epoch, **measured, "lr": lr, "seconds": self.times["seconds"]})
-        if epoch == 1 or self._rank(epoch) < self._rank(self.best_epoch):
-            self.best_epoch = epoch
-            self.best_weights = pl_module.copy_weights()
+        keeps_last = self.settings.keep == "last"
+        if epoch == 1 or keeps_last or self._rank(epoch) < self._rank(self.kept_epoch):
+            self.kept_epoch = epoch
+            self.kept_weights = pl_module.copy_weights()
 
     def _rank(self, epoch: int) -> list[float]:
         """Return a key that is smallest for the best epoch; ties go to the lowest loss."""
@@ -380,15 +381,16 @@ class ProgressDisplay(ProgressBar):
             self._bar.stop()
 
     def _show(self, epochs: float, batch: str = "") -> None:
-        """Show the epoch, and the monitored metric of the last epoch with its best value;
-        ``epochs`` includes the finished fraction of the current epoch.
+        """Show the epoch, and the monitored metric of the last epoch, with its best value
+        if the best epoch is kept; ``epochs`` includes the finished fraction of the current epoch.
         """
         history, settings = self.history, self.history.settings
         text = f"epoch {int(epochs)}/{settings.epochs}{batch}  "
         if history.rows:
             monitor = settings.monitor
-            last, best = history.rows[-1], history.rows[history.best_epoch - 1]
-            text += f"{monitor} {rounded(last[monitor])} (best {rounded(best[monitor])})"
+            text += f"{monitor} {rounded(history.rows[-1][monitor])}"
+            if settings.keep == "best":
+                text += f" (best {rounded(history.rows[history.kept_epoch - 1][monitor])})"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=epochs, text=text, refresh=True)
         else:

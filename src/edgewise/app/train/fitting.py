@@ -61,14 +61,15 @@ def fit(
     callbacks: Sequence[lightning.Callback] = (),
     title: str = "training",
 ) -> dict[str, float]:
-    """Train a model, restore the weights of the best epoch, test it, and write the run folder.
+    """Train a model, restore the weights of the best epoch, or of the last with
+    ``trainer.keep="last"``, test it, and write the run folder.
 
     If ``folder.checkpoint`` exists, training resumes from it, with the same results as an
     uninterrupted run.
 
     Args:
-        model: called as ``model(*batch.inputs, **batch.keywords)``. After training, it has the best
-            weights.
+        model: called as ``model(*batch.inputs, **batch.keywords)``. After training, it has the
+            weights of this epoch.
         task: loss and metrics.
         loaders: a list of batches, or a loader with a length such as PyTorch's DataLoader, for each
             of ``train``, ``val`` and ``test``. Batches are :class:`~edgewise.app.train.Batch`,
@@ -177,9 +178,9 @@ def fit(
             lightning_trainer.fit(
                 module, loaders["train"], loaders["val"], ckpt_path=start, weights_only=True
             )
-    model.load_state_dict(history.best_weights)
+    model.load_state_dict(history.kept_weights)
     metrics, examples = evaluate_with_examples(model, task, loaders, trainer.accelerator, logger)
-    metrics["best_epoch"] = history.best_epoch
+    metrics["kept_epoch"] = history.kept_epoch
     metrics["epochs"] = len(history.rows)
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
     metrics.update(history.times)
@@ -187,8 +188,8 @@ def fit(
         if examples:
             folder.write_tensors(TEST_EXAMPLES, examples)
         folder.write_log(history.rows)
-        folder.write_tensors(WEIGHTS, history.best_weights)
-        folder.write_figure(CURVES, curves(history.rows, history.best_epoch))
+        folder.write_tensors(WEIGHTS, history.kept_weights)
+        folder.write_figure(CURVES, curves(history.rows, history.kept_epoch))
         if task.notes():
             folder.write_json(NOTES, task.notes())
         # The metrics are written last, because this file marks the run as finished.
@@ -314,7 +315,7 @@ def _running() -> Iterator[None]:
 COLOURS = {"train": "#9aa7b8", "val": "#1f6feb"}
 
 
-def curves(rows: list[Row], best_epoch: int) -> Figure:
+def curves(rows: list[Row], kept_epoch: int) -> Figure:
     """Return a figure of the training and validation metrics over epochs, a panel each."""
     require("matplotlib", extra="plot", purpose="drawing learning curves")
     from matplotlib.figure import Figure
@@ -328,7 +329,7 @@ def curves(rows: list[Row], best_epoch: int) -> Figure:
         for split, colour in COLOURS.items():
             values = [row[f"{split}/{name}"] for row in rows]
             axes.plot(epochs, values, color=colour, label=split, linewidth=1.4, marker=".")
-        axes.axvline(best_epoch, color="#d1495b", linewidth=0.9, linestyle=":", label="best epoch")
+        axes.axvline(kept_epoch, color="#d1495b", linewidth=0.9, linestyle=":", label="kept epoch")
         axes.set_title(name, fontsize=10, loc="left")
         axes.set_xlabel("epoch", fontsize=8)
         axes.locator_params(axis="x", integer=True)  # Epochs are integers.

@@ -151,6 +151,7 @@ def _height(name: str) -> int | None:
 
 
 Mode = Literal["max", "min"]
+Keep = Literal["best", "last"]
 Accelerator = Literal["auto", "cpu", "gpu"]
 Precision = Literal["32", "bf16"]
 Strategy = Literal["ddp", "fsdp"]
@@ -169,10 +170,11 @@ class TrainerSettings:
             for small training sets.
         patience: number of epochs without improvement after which training stops; 0 disables
             early stopping.
-        monitor: metric that selects the best epoch. The weights of this epoch are the result. Ties
-            go to the epoch with the lowest ``val/loss``, then to the earliest. For data sets that
-            describe their target columns, such as your own tables, ``val/loss`` with mode "min"
-            replaces ``val/accuracy``.
+        keep: epoch whose weights are the result: the ``best`` by ``monitor``, or the ``last``, for
+            small validation sets, whose metrics are too inaccurate to choose by.
+        monitor: metric that selects the best epoch. Ties go to the epoch with the lowest
+            ``val/loss``, then to the earliest. For data sets that describe their target columns,
+            such as your own tables, ``val/loss`` with mode "min" replaces ``val/accuracy``.
         mode: whether the best epoch has the maximum or the minimum of ``monitor``.
         ema_decay: decay per step of an exponential moving average of the weights, such as 0.99. The
             averaged weights are validated, tested and saved. 0 disables averaging.
@@ -208,6 +210,7 @@ class TrainerSettings:
     epochs: int = 100
     min_steps: int = 0
     patience: int = 0
+    keep: Keep = "best"
     monitor: str = "val/accuracy"
     mode: Mode = "max"
     ema_decay: float = 0.0
@@ -223,7 +226,7 @@ class TrainerSettings:
     save_every: float = 5.0
 
     def __post_init__(self) -> None:
-        choices = {"mode": Mode, "accelerator": Accelerator, "precision": Precision}
+        choices = {"keep": Keep, "mode": Mode, "accelerator": Accelerator, "precision": Precision}
         choices |= {"strategy": Strategy}
         for name, allowed in choices.items():
             check_choice(f"trainer.{name}", getattr(self, name), get_args(allowed))

@@ -5,16 +5,14 @@ from __future__ import annotations
 from edgewise.app.kinds.kind import Baselines, Kind, recipes_in
 from edgewise.app.kinds.molecules import reasons, recipes, zinc_recipes
 from edgewise.app.kinds.molecules.data import MoleculeTable
-from edgewise.app.kinds.molecules.masked_molecules import MaskedMolecules
-from edgewise.app.kinds.molecules.predict import HiddenAtoms, MoleculeProperties, PenalisedLogP
+from edgewise.app.kinds.molecules.predict import MoleculeProperties, PenalisedLogP
 from edgewise.app.kinds.molecules.solubility import ESOL, IonicLiquids
 from edgewise.app.kinds.molecules.zinc import ZINC
 from edgewise.app.train.baseline import is_large_for_trees
-from edgewise.app.train.tasks.classification import Classification
 from edgewise.app.train.tasks.property_prediction import PropertyPrediction
 from edgewise.app.train.tasks.regression import Regression
 
-__all__ = ["ESOL", "KIND", "ZINC", "IonicLiquids", "MaskedMolecules", "MoleculeTable"]
+__all__ = ["ESOL", "KIND", "ZINC", "IonicLiquids", "MoleculeTable"]
 
 KIND = Kind(
     "molecules",
@@ -22,11 +20,10 @@ KIND = Kind(
     data={
         "esol": ESOL,
         "ionic_liquids": IonicLiquids,
-        "masked_molecules": MaskedMolecules,
         "molecule_table": MoleculeTable,
         "zinc": ZINC,
     },
-    predictors=(HiddenAtoms, MoleculeProperties, PenalisedLogP),
+    predictors=(MoleculeProperties, PenalisedLogP),
     baselines=(
         Baselines(
             "molecules",
@@ -36,21 +33,12 @@ KIND = Kind(
             "edgewise.app.train.tree_baselines",
             is_large=is_large_for_trees,
         ),
-        Baselines(
-            "masked molecules",
-            "masked-molecules",
-            MaskedMolecules,
-            (Classification,),
-            "edgewise.app.kinds.molecules.masked_baseline",
-        ),
     ),
     cases={
-        HiddenAtoms: reasons.hidden_atoms,
         MoleculeProperties: reasons.molecule_properties,
         PenalisedLogP: reasons.penalised_logp,
     },
     explanations={
-        HiddenAtoms: reasons.explain_molecule,
         MoleculeProperties: reasons.explain_molecule,
         PenalisedLogP: reasons.explain_molecule,
     },

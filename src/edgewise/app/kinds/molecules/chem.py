@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import reduce
 from types import ModuleType
@@ -133,32 +133,6 @@ def largest_fragment(molecule: Any) -> Any:
 def canonical(molecule: Any) -> str:
     """Return RDKit's canonical SMILES."""
     return str(rdkit().MolToSmiles(molecule))
-
-
-def unknown_parts(molecule: Any) -> tuple[list[int], list[int]]:
-    """Return the indices of the atoms written as ``*`` and of the bonds written as ``~``."""
-    atoms = [atom.GetIdx() for atom in molecule.GetAtoms() if not atom.GetAtomicNum()]
-    kinds = ((bond.GetIdx(), str(bond.GetBondType())) for bond in molecule.GetBonds())
-    return atoms, [index for index, kind in kinds if kind == "UNSPECIFIED"]
-
-
-def with_parts(molecule: Any, atoms: Mapping[int, str], bonds: Mapping[int, str]) -> str:
-    """Return the SMILES with other elements of some atoms and types of some bonds, by index; "" if
-    RDKit rejects the molecule, for example carbon with five bonds.
-    """
-    chem = rdkit()
-    edited = chem.RWMol(molecule)
-    for index, element in atoms.items():
-        atom = edited.GetAtomWithIdx(index)
-        atom.SetAtomicNum(chem.GetPeriodicTable().GetAtomicNumber(element))
-        atom.SetNoImplicit(False)  # This adds implicit hydrogens.
-    for index, kind in bonds.items():
-        bond = edited.GetBondWithIdx(index)
-        bond.SetBondType(getattr(chem.BondType, kind))
-        bond.SetIsAromatic(kind == "AROMATIC")
-    with quiet():
-        wrong = chem.SanitizeMol(edited, catchErrors=True)
-    return "" if wrong else str(chem.MolToSmiles(edited))
 
 
 def without_parts(

@@ -1,4 +1,4 @@
-"""Predictors for molecules: properties, and masked atoms and bonds."""
+"""Predictors for molecules: properties, and penalised logP."""
 
 from __future__ import annotations
 
@@ -11,35 +11,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.files.rows import check_columns
 from edgewise.app.files.table import as_number
-from edgewise.app.kinds.molecules.chem import (
-    BONDS,
-    ELEMENTS,
-    bond_atoms,
-    parse,
-    unknown_parts,
-    with_parts,
-)
+from edgewise.app.kinds.molecules.chem import parse
 from edgewise.app.kinds.molecules.data import MoleculeTable, described_all, described_by, packed
-from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, MaskedMolecules, hide
 from edgewise.app.kinds.molecules.sdf import SMILES, is_sdf, read_sdf
 from edgewise.app.kinds.molecules.zinc import ZINC, zinc_graph
 from edgewise.app.predict.predictor import Answer, Predictor, check_unicode
 from edgewise.app.predict.properties import Properties
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.packed import PackedGraphs
-from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.standardisation import Standardisation
-from edgewise.app.train.tasks.classification import Classification
 from edgewise.app.train.tasks.regression import Regression
 from edgewise.layers import shares_nodes
-
-KINDS = (*ELEMENTS, "another", *(kind.lower() for kind in BONDS))
-"""Classes of the model's outputs: elements, then kinds of bonds."""
 
 
 def read_smiles(value: Any, read: Callable[[str], Any] = parse) -> Any:
@@ -189,86 +175,3 @@ class PenalisedLogP(Predictor):
         batch = self.recipe.data.inputs(graphs, torch.arange(len(graphs)))
         outputs = self.model(*batch.inputs, **batch.keywords)[:, 0].tolist()
         return [{"penalised_logp": value} for value in outputs]
-
-
-class Masked(NamedTuple):
-    """RDKit's molecule, and the indices of its masked atoms and bonds."""
-
-    molecule: Any
-    atoms: list[int]
-    bonds: list[int]
-
-
-class HiddenAtoms(Predictor):
-    """Most probable elements of atoms written as ``*``, and kinds of bonds written as ``~``. RDKit
-    computes the features of the other atoms from the incomplete molecule, unlike in training.
-    """
-
-    data, task = MaskedMolecules, Classification
-    input = "a molecule as SMILES, with * for an unknown atom or ~ for an unknown bond"
-
-    def columns(self) -> tuple[str, ...]:
-        return ("smiles",)
-
-    def prepare(self, value: Any) -> Masked:
-        molecule = read_smiles(value)
-        atoms, bonds = unknown_parts(molecule)
-        if not atoms and not bonds:
-            raise ArgumentError(
-                "input",
-                expected=self.input,
-                got=repr(value)[:80],
-                remedy="write * for an atom, as in CC(=O)*, or ~ for a bond; to predict a "
-                "property, train another recipe with --from and this run folder",
-            )
-        return Masked(molecule, atoms, bonds)
-
-    def answer(self, examples: list[Masked], *, top: int = 1) -> list[Answer]:
-        check_range("top", top, "choose a number of elements, such as 3", least=1)
-        codes = PrecomputedEncodings(packed([example.molecule for example in examples]))
-        atoms = _flags([(example.molecule.GetNumAtoms(), example.atoms) for example in examples])
-        bonds = _flags([(example.molecule.GetNumBonds(), example.bonds) for example in examples])
-        batch = hide(codes, torch.arange(len(examples)), atoms, bonds)
-        chances = batch.select_outputs(self.model(*batch.inputs, **batch.keywords)).softmax(-1)
-        of_atoms, of_bonds = chances.split([int(atoms.sum()), int(bonds.sum())])
-        rows = zip(
-            examples,
-            of_atoms[:, :ATOM_KINDS].split([len(example.atoms) for example in examples]),
-            of_bonds[:, ATOM_KINDS:].split([len(example.bonds) for example in examples]),
-            strict=True,
-        )
-        return [_answer_for(example, elements, kinds, top) for example, elements, kinds in rows]
-
-
-def _flags(chosen: list[tuple[int, list[int]]]) -> Tensor:
-    """Return a mask over the atoms, or bonds, of all molecules, from their number and the true
-    indices.
-    """
-    masks = [torch.zeros(count, dtype=torch.bool) for count, _ in chosen]
-    for flags, (_, index) in zip(masks, chosen, strict=True):
-        flags[index] = True
-    return torch.cat(masks)
-
-
-def _answer_for(masked: Masked, of_atoms: Tensor, of_bonds: Tensor, top: int) -> Answer:
-    """Return the prediction for one molecule; its atoms are numbered from 1 in SMILES order."""
-    ends = bond_atoms(masked.molecule)
-    positions = [f"atom {at + 1}" for at in masked.atoms]
-    positions += [f"bond {ends[at][0] + 1}-{ends[at][1] + 1}" for at in masked.bonds]
-    elements = [_ranked(row, KINDS[:ATOM_KINDS]) for row in of_atoms]
-    kinds = [_ranked(row, KINDS[ATOM_KINDS:]) for row in of_bonds]
-    best = dict(zip(masked.atoms, (ranked[0][0] for ranked in elements), strict=True))
-    element_by_atom = {at: element for at, element in best.items() if element in ELEMENTS}
-    bonds = dict(zip(masked.bonds, (ranked[0][0].upper() for ranked in kinds), strict=True))
-    return {
-        "smiles": with_parts(masked.molecule, element_by_atom, bonds),
-        "found": [
-            {"place": position, "kind": kind, "probability": chance}
-            for position, ranked in zip(positions, elements + kinds, strict=True)
-            for kind, chance in ranked[:top]
-        ],
-    }
-
-
-def _ranked(chances: Tensor, kinds: tuple[str, ...]) -> list[tuple[str, float]]:
-    return sorted(zip(kinds, chances.tolist(), strict=True), key=lambda pair: -pair[1])

@@ -11,25 +11,18 @@ from torch import Tensor
 
 from edgewise._utils.digits import rounded
 from edgewise.app.kinds.molecules.chem import bond_atoms, without_parts
-from edgewise.app.kinds.molecules.data import packed
-from edgewise.app.kinds.molecules.masked_molecules import ATOM_KINDS, hide
 from edgewise.app.kinds.molecules.predict import (
-    KINDS,
-    HiddenAtoms,
     MoleculeProperties,
     PenalisedLogP,
-    _flags,
     read_smiles,
 )
 from edgewise.app.predict.cases import (
     model_call,
     number_case,
     output_rows,
-    row_odds,
     target_cases,
 )
 from edgewise.app.predict.pages import answer_text
-from edgewise.app.train.precomputed_encodings import PrecomputedEncodings
 from edgewise.explain.attribution import Case
 from edgewise.explain.explanation import Explanation
 from edgewise.explain.record import record
@@ -103,28 +96,3 @@ def molecule_properties(predictor: MoleculeProperties, value: Any, _: int) -> It
     for case in target_cases(predictor, out, scores, member, labels, by_edge=True):
         deleting = replace(case, score_without=case.score, replacement="hydrogens")
         yield case if len(labels) == 1 else deleting
-
-
-def hidden_atoms(predictor: HiddenAtoms, value: Any, _: int) -> Iterator[Case]:
-    """Yield the visible atoms and bonds as reasons for each masked atom or bond."""
-    masked = predictor.prepare(value)
-    codes = PrecomputedEncodings(packed([masked.molecule]))
-    atoms = _flags([(masked.molecule.GetNumAtoms(), masked.atoms)])
-    bonds = _flags([(masked.molecule.GetNumBonds(), masked.bonds)])
-    batch = hide(codes, torch.tensor([0]), atoms, bonds)
-
-    def scores() -> Tensor:
-        return batch.select_outputs(predictor.model(*batch.inputs, **batch.keywords))
-
-    with torch.no_grad():
-        out = scores()
-    labels = atom_labels(masked.molecule)
-    for row, row_scores in enumerate(out):
-        of_atom = row < len(masked.atoms)
-        allowed = slice(0, ATOM_KINDS) if of_atom else slice(ATOM_KINDS, None)
-        best = int(row_scores[allowed].argmax()) + (0 if of_atom else ATOM_KINDS)
-        answer_atoms = torch.tensor([masked.atoms[row]]) if of_atom else None
-        score = row_odds(scores, row, best)
-        yield Case(
-            score, torch.arange(len(labels)), labels, KINDS[best], answer_atoms, by_edge=True
-        )
