@@ -307,7 +307,8 @@ def test_a_link_has_a_score_and_no_probability(
     (shown, *_) = run.explain("m3", top=1)
     assert shown.case.claim is not None
     assert shown.case.claim.text == f"a link between m3 and {link['id']}"
-    assert shown.probability == pytest.approx(link["score"], abs=1e-5)
+    assert shown.probability is None
+    assert shown.score == pytest.approx(link["score"], abs=1e-5)
     assert run.recipe.data.negatives == 4
     meaning = "log-odds of the score without the part; the score is the probability of a link if "
     assert f"{meaning}1 in 5 pairs is linked" in shown.meaning

@@ -471,7 +471,7 @@ def test_the_reasons_of_a_page_are_those_of_python(
         headings = opened.page.locator("#evidence h3").all_text_contents()
         assert headings == [f"Evidence for {link}", f"Evidence against {link}"]
         verdict = opened.page.text_content("#verdict")
-        assert verdict == f"{link}, score {rounded(expected.probability)}"
+        assert verdict == f"{link}, score {rounded(expected.score)}"
     methods = opened.page.locator("#method option").count()
     most = len(get_args(Method)) - 1  # all but "auto"
     assert methods == {"links": 1, "series": most - 1}.get(kind, most)  # series: not "removed"
