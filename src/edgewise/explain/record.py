@@ -388,9 +388,10 @@ class _Recorder(NamedInterceptor):
             def weights(chosen: Tensor | None, weight: Tensor = weight) -> Tensor:
                 return weight if chosen is None else weight[chosen]
 
+            on_nodes = graph
             if nodes.target is not None:  # R-GCN has a target for each relation of a node.
-                graph = edges(torch.stack(nodes.edges(graph.edge_index)), nodes.sizes[0])
-            self._add(graph, (), weights, "aggregation", module)
+                on_nodes = edges(torch.stack(nodes.edges(graph.edge_index)), nodes.sizes[0])
+            self._add(on_nodes, (), weights, "aggregation", module)
 
     def merge_attention(
         self,

@@ -38,5 +38,7 @@ def recommended_items(predictor: Recommendations, value: Any, top: int) -> Itera
             by_edge=True,
             is_odds=False,
             whole_graph=True,
-            claim=Claim(f"{item['item']} for {labels[user]}", "score", "a higher score ranks first"),
+            claim=Claim(
+                f"{item['item']} for {labels[user]}", "score", "a higher score ranks first"
+            ),
         )
