@@ -321,6 +321,16 @@ def test_a_link_has_a_score_and_no_probability(
     assert "1 in 9 pairs" in run.explain("m3", top=1)[0].meaning
 
 
+def test_a_recommended_item_has_its_score(run_of: RunOf) -> None:
+    run = run_of("interactions")
+    (item,) = run.predict("u3", top=1)[0]["items"]
+    (shown, *_) = run.explain("u3", top=1)
+    assert shown.case.claim is not None
+    assert shown.case.claim.text == f"{item['item']} for u3"
+    assert shown.score == pytest.approx(item["score"], abs=1e-5)
+    assert shown.meaning.startswith("decrease of the score without the part")
+
+
 @pytest.mark.slow(every=3)
 @pytest.mark.parametrize("kind", INPUTS)
 def test_reasons_are_parts_of_the_input(
