@@ -8,8 +8,10 @@ The parts are deleted one at a time, without using the explanation:
 * atom or bond: a new molecule without it, whose ends get hydrogens. Atoms and bonds without which
   the molecule is not connected are left out.
 * edge or node of a graph whose class is predicted: a new graph without it.
-* citation or other edge of a node or link: the whole training graph without it; a node: without its
-  edges.
+* citation or other edge of a node, link or recommended item: the whole training graph without it; a
+  node: without its edges.
+* word of a text to translate: a new text without it. The token in the middle of the translation is
+  explained.
 * tenth of a second: zeros instead of its samples (silent), or a recording without them (cut).
 * patch: its mean over images (mean), or black.
 * value of a series: the mean of the history, for the first and the last forecast.
@@ -47,6 +49,7 @@ from edgewise.app.explain import cases
 from edgewise.app.kinds.graphs.data import GraphInput
 from edgewise.app.kinds.graphs.predict import GraphClasses
 from edgewise.app.kinds.images.predict import ImageClasses
+from edgewise.app.kinds.items.predict import Recommendations
 from edgewise.app.kinds.links.predict import LinkSuggestions
 from edgewise.app.kinds.molecules.predict import MoleculeProperties
 from edgewise.app.kinds.nodes.data import saved_graph
@@ -55,8 +58,10 @@ from edgewise.app.kinds.series.predict import Forecasts
 from edgewise.app.kinds.sounds.files import Recording, read_recording
 from edgewise.app.kinds.sounds.predict import SoundClasses
 from edgewise.app.kinds.tags.predict import WordTags
+from edgewise.app.kinds.translation.predict import Translations
 from edgewise.app.predict.cases import log_odds, model_call
 from edgewise.app.runs import Run
+from edgewise.app.train.text.tokenizer import special_ids
 from edgewise.explain.attribution import (
     Case,
     Contributions,
@@ -66,7 +71,7 @@ from edgewise.explain.attribution import (
     named_pairs,
 )
 from edgewise.explain.reasons import reasons_of
-from edgewise.graphs import Graph, edges
+from edgewise.graphs import Graph, TypedGraph, edges
 
 FEWEST, MOST = 3, 300
 """Minimum number of deleted parts of an input, and maximum number of those of a node or link."""
@@ -151,16 +156,15 @@ def effects(predictor: Any, value: Any) -> Iterator[tuple[Case, Effects]]:
     if isinstance(predictor, Forecasts):
         yield from _of_steps(predictor, value, explained)
         return
-    if isinstance(predictor, WordTags):
-        yield _of_tag(predictor, explained)
-        return
+    for of_token, effects_on_token in OF_TOKENS.items():
+        if isinstance(predictor, of_token):
+            yield effects_on_token(predictor, value, explained)
+            return
     case = explained[0]  # Of several properties, the first.
-    if isinstance(predictor, OnNodes):
-        yield case, {"deleted": _of_node(predictor, value, case)}
-        return
-    if isinstance(predictor, LinkSuggestions):
-        yield case, {"deleted": _of_link(predictor, value, case)}
-        return
+    for of_graph, effects_in_graph in OF_GRAPHS.items():
+        if isinstance(predictor, of_graph):
+            yield case, {"deleted": effects_in_graph(predictor, value, case)}
+            return
     examples: dict[str, dict[Part, Any]]
     if isinstance(predictor, MoleculeProperties):
         rest = molecules_without(str(predictor.show(value)))
@@ -190,7 +194,7 @@ def effects(predictor: Any, value: Any) -> Iterator[tuple[Case, Effects]]:
     yield case, by_deletion
 
 
-def _of_tag(predictor: WordTags, explained: list[Case]) -> tuple[Case, Effects]:
+def _of_tag(predictor: WordTags, _: Any, explained: list[Case]) -> tuple[Case, Effects]:
     """Return the tag in the middle of a sentence, with its decrease without each other word."""
     target = len(explained) // 2
     case, words = explained[target], list(explained[target].labels)
@@ -201,6 +205,26 @@ def _of_tag(predictor: WordTags, explained: list[Case]) -> tuple[Case, Effects]:
             out = model_call(predictor, words[:word] + words[word + 1 :])[1]
             row = out[target - (word < target)][None]
             deleted[word] = float(case.score() - log_odds(row, label))
+    return case, {"deleted": deleted} if len(deleted) >= FEWEST else {}
+
+
+def _of_translation(
+    predictor: Translations, text: str, explained: list[Case]
+) -> tuple[Case, Effects]:
+    """Return the token in the middle of a translation, with its decrease without each word."""
+    number = len(explained) // 2
+    case, words = explained[number], list(explained[number].labels)
+    translation = predictor.answer([predictor.prepare(text)])[0]["translation"]
+    special = special_ids(predictor.tokenizer)
+
+    def score(text: str) -> Tensor:
+        batch = predictor.pair_batch([predictor.prepare(text)], [translation])
+        row = (~torch.isin(batch.target, special)).nonzero()[number]
+        scores = predictor.model(*batch.inputs)
+        return log_odds(scores.reshape(-1, scores.shape[-1])[row], batch.target[row])
+
+    rest = texts_without(words) if " ".join(words) == text else {}
+    deleted = {part: float(case.score() - score(shorter)) for part, shorter in rest.items()}
     return case, {"deleted": deleted} if len(deleted) >= FEWEST else {}
 
 
@@ -232,6 +256,21 @@ def _of_link(predictor: LinkSuggestions, value: Any, case: Case) -> dict[Part, f
     return _of_edges(case, predictor.graph, range(len(case.labels)), score)
 
 
+def _of_item(predictor: Recommendations, _: Any, case: Case) -> dict[Part, float]:
+    """Return the decrease of a recommended item's score if an interaction is deleted from the
+    training graph.
+    """
+    model: Any = predictor.model
+    assert case.own is not None
+    user, item = case.own[:1], predictor.items.number(case.answer)
+
+    def score(graph: Graph) -> Tensor:
+        scores: Tensor = model.scores(model.embed(graph), user, torch.tensor([item]), graph)
+        return scores[0]
+
+    return _of_edges(case, predictor.graph, range(len(case.labels)), score)
+
+
 def _of_edges(
     case: Case, graph: Graph, numbers: Sequence[int], score: Callable[[Graph], Tensor]
 ) -> dict[Part, float]:
@@ -248,8 +287,23 @@ def _of_edges(
             gone = _joins(index, *(numbers[member] for member in part))
         else:
             gone = (index == numbers[part]).any(0)
-        deleted[part] = whole - float(score(edges(index[:, ~gone], graph.num_targets)))
+        if isinstance(graph, TypedGraph):
+            rest: Graph = graph.select(~gone)
+        else:
+            rest = edges(index[:, ~gone], graph.num_targets)
+        deleted[part] = whole - float(score(rest))
     return deleted
+
+
+OF_TOKENS: dict[type, Callable[..., tuple[Case, Effects]]] = {
+    WordTags: _of_tag,
+    Translations: _of_translation,
+}
+OF_GRAPHS: dict[type, Callable[..., dict[Part, float]]] = {
+    OnNodes: _of_node,
+    LinkSuggestions: _of_link,
+    Recommendations: _of_item,
+}
 
 
 def _of_patches(predictor: Any, image: Any, count: int) -> dict[str, dict[Part, Tensor]]:

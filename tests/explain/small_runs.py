@@ -132,15 +132,16 @@ def sounds(folder: Path) -> Path:
     return of_recipe("sounds", folder, data__path=str(folder / "sounds"), **HEADS)
 
 
-def nodes(folder: Path) -> Path:
+def nodes(folder: Path, model: str = "gat") -> Path:
     """Train a classifier of the nodes of a graph."""
+    folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
     rows = [f"p{i},{'law' if i % 2 else 'art'},{i % 2 + draw.gauss(0, 1):.3f}" for i in range(40)]
     (folder / "nodes.csv").write_text("\n".join(["paper,topic,length", *rows]))
     pairs = [f"p{i},p{draw.randrange(40)}" for i in range(40)]
     (folder / "edges.csv").write_text("\n".join(["citing,cited", *pairs]))
     values = {"data__nodes": str(folder / "nodes.csv"), "data__edges": str(folder / "edges.csv")}
-    return of_recipe("nodes", folder, model="gat", data__target="topic", **values)
+    return of_recipe("nodes", folder, model=model, data__target="topic", **values)
 
 
 def nodes_of_two_classes(folder: Path) -> Path:

@@ -24,7 +24,7 @@ from edgewise.explain.attribution import (
 )
 from edgewise.explain.fidelity import fidelity
 from edgewise.layers import MultiHeadAttention, Pool
-from edgewise.models import gat, gcn, graphsage
+from edgewise.models import gat, gcn, gin, graphsage
 from edgewise.models.gin import GINLayer
 
 INDEX = torch.tensor([[0, 1, 2, 3, 4, 1, 2, 3, 4, 0], [1, 2, 3, 4, 0, 0, 1, 2, 3, 4]])
@@ -315,8 +315,14 @@ def test_the_default_is_exact_while_it_takes_seconds(monkeypatch: pytest.MonkeyP
     assert contributions(deleted).method == "removed"
     monkeypatch.setattr(attribution, "MOST_DELETED", 3)
     assert contributions(deleted).method == "left_out"
-    sums = node_case(gcn(4, 3).eval(), torch.randn(5, 4))
+    x = torch.randn(5, 4)
+    sums = node_case(gin(4, 3).eval(), x)
     assert contributions(sums).method == "relevance", "for a node of a model that only sums"
+    weighted = node_case(gcn(4, 3).eval(), x)
+    assert contributions(weighted).method == "relevance", "for too many parts of weighted sums"
+    monkeypatch.setattr(attribution, "MOST_REMOVED", 64)
+    assert contributions(weighted).method == "removed"
+    monkeypatch.setattr(attribution, "MOST_REMOVED", 3)
     layer, pool, x = MultiHeadAttention(8, 2), Pool("mean"), torch.randn(5, 8)
     words = Case(lambda: pool(layer(x, graphs.complete()))[:1], torch.arange(5), list("abcde"))
     assert contributions(words).method == "relevance", "for parts that are not edges"
@@ -331,7 +337,7 @@ def test_the_page_says_which_method_is_the_default() -> None:
         assert f"parts times the number of nodes is at most {most:,}" in text
     assert f"a molecule or recording with up to {attribution.MOST_DELETED}" in text
     assert "Links always use `left_out`" in text
-    assert "only sums over neighbours, such as GCN and GIN, uses `relevance`" in text
+    assert "only sums over neighbours, such as GIN, uses `relevance`" in text
     assert "Forecasts use `integrated_gradients`" in text
     table = section.split("Arguments for the rows")[0]
     header, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
@@ -340,7 +346,6 @@ def test_the_page_says_which_method_is_the_default() -> None:
     assert len(rows) > 10
     defaults = {
         "series": "integrated_gradients",
-        "gcn-cora": "relevance",
         "sage-facebook": "left_out",
     }
     for row in rows:

@@ -17,9 +17,11 @@ import edgewise
 from edgewise import explain, graphs
 from edgewise.app.cli import main
 from edgewise.app.explain import cases
+from edgewise.app.kinds.nodes.data import saved_graph
 from edgewise.app.kinds.tables import Shop
 from edgewise.explain import attribution
 from edgewise.explain.attribution import outputs_of
+from edgewise.explain.page_reasons import reasons_data
 from tests.errors import refused
 from tests.explain import small_runs
 
@@ -192,6 +194,38 @@ def test_parts_removed_from_copies_have_the_effects_of_single_removals(
     torch.testing.assert_close(packed.members, one_by_one.members, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_a_removed_edge_or_node_is_deleted_from_the_graph_with_its_degrees(
+    model: str, tmp_path: Path
+) -> None:
+    run = edgewise.load(small_runs.nodes(tmp_path, model))
+    (case,) = cases(run.predictor, "p3")
+    removed = explain.contributions(case)
+    assert removed.method == "removed", "the default, also for sums with weights from degrees"
+    training = saved_graph(run.splits.preprocessing)
+    ids = [training.ids.index(label) for label in case.labels]
+    index, node = training.graph.edge_index, training.ids.index("p3")
+
+    def odds(index: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            out = run.model(training.x, graphs.edges(index, len(training.ids)))[node].double()
+        rest = out.softmax(0)
+        return torch.logit(rest[label])
+
+    with torch.no_grad():
+        label = int(run.model(training.x, training.graph)[node].argmax())
+    whole = odds(index)
+    for (first, second), effect in zip(removed.pairs.T.tolist(), removed.edges, strict=True):
+        ends = torch.tensor([[ids[first]], [ids[second]]])
+        is_deleted = (index == ends).all(0) | (index == ends.flip(0)).all(0)
+        expected = whole - odds(index[:, ~is_deleted])
+        torch.testing.assert_close(effect.double(), expected, atol=1e-5, rtol=1e-4)
+    for member, effect in enumerate(removed.members):
+        if ids[member] != node:
+            expected = whole - odds(index[:, ~(index == ids[member]).any(0)])
+            torch.testing.assert_close(effect.double(), expected, atol=1e-5, rtol=1e-4)
+
+
 def test_a_removed_atom_or_bond_is_deleted_from_the_molecule(run_of: RunOf) -> None:
     run = run_of("molecules")
     (case,) = cases(run.predictor, "OCc1cc[nH]c1")
@@ -263,6 +297,38 @@ def test_a_link_is_explained_by_the_graph_without_each_edge(run_of: RunOf) -> No
     ):
         if frozenset(pair) in exact:
             torch.testing.assert_close(value, expected)
+
+
+def test_a_link_has_a_score_and_no_probability(
+    run_of: RunOf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of("links")
+    (link,) = run.predict("m3", top=1)[0]["links"]
+    (shown, *_) = run.explain("m3", top=1)
+    assert shown.case.claim is not None
+    assert shown.case.claim.text == f"a link between m3 and {link['id']}"
+    assert shown.probability is None
+    assert shown.score == pytest.approx(link["score"], abs=1e-5)
+    assert run.recipe.data.negatives == 4
+    meaning = "log-odds of the score without the part; the score is the probability of a link if "
+    assert f"{meaning}1 in 5 pairs is linked" in shown.meaning
+    data = reasons_data(explain.explanation(run, "m3"))
+    assert data is not None
+    assert data["answers"][0]["claim"] == {"text": shown.case.claim.text, "score": "score"}
+    assert main(["predict", str(run.path), "m3", "--top", "1", "--why", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"why: {shown.meaning}"
+    run.predictor.recipe = replace(run.recipe, data=replace(run.recipe.data, negatives=8))
+    assert "1 in 9 pairs" in run.explain("m3", top=1)[0].meaning
+
+
+def test_a_recommended_item_has_its_score(run_of: RunOf) -> None:
+    run = run_of("interactions")
+    (item,) = run.predict("u3", top=1)[0]["items"]
+    (shown, *_) = run.explain("u3", top=1)
+    assert shown.case.claim is not None
+    assert shown.case.claim.text == f"{item['item']} for u3"
+    assert shown.score == pytest.approx(item["score"], abs=1e-5)
+    assert shown.meaning.startswith("decrease of the score without the part")
 
 
 @pytest.mark.slow(every=3)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 import edgewise as ew
 from edgewise import explain, graphs
+from edgewise._utils.digits import rounded
 from edgewise._utils.errors import ArgumentError
 from edgewise.app.cli import main
 from edgewise.explain import page as page_module
@@ -465,6 +466,12 @@ def test_the_reasons_of_a_page_are_those_of_python(
         assert opened.page.text_content("#title") == "image of 8 × 8 pixels"
     assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
     assert opened.page.locator("#input > *").count() == 1
+    if kind == "links":
+        link = f"a link between m3 and {expected.answer}"
+        headings = opened.page.locator("#evidence h3").all_text_contents()
+        assert headings == [f"Evidence for {link}", f"Evidence against {link}"]
+        verdict = opened.page.text_content("#verdict")
+        assert verdict == f"{link}, score {rounded(expected.score)}"
     methods = opened.page.locator("#method option").count()
     most = len(get_args(Method)) - 1  # all but "auto"
     assert methods == {"links": 1, "series": most - 1}.get(kind, most)  # series: not "removed"
@@ -475,6 +482,56 @@ def test_the_reasons_of_a_page_are_those_of_python(
         expected = run.explain([value], top=100)[1]
         assert sorted(opened.reasons()) == sorted(map(str, expected.reasons))
     assert opened.messages == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_long_names_of_nodes_are_short_inside_the_drawing_and_apart(
+    width: int, chromium: Any, tmp_path: Path
+) -> None:
+    count = 30
+    labels = [f"http://example.org/people#person{n}" for n in range(count - 1)]
+    labels.append('"http://example.org/a/"^^<http://www.w3.org/2001/XMLSchema#string>')
+    star = torch.stack([torch.arange(1, count), torch.zeros(count - 1, dtype=torch.long)])
+    found = explanation([layer("convs.0", graphs.edges(star, count))], labels, "graph")
+    case = explain.Case(
+        lambda: torch.ones(1), torch.arange(count), labels, own=torch.tensor([0]), by_edge=True
+    )
+    values = torch.linspace(1, 2, count - 1)
+    scores = explain.Contributions(torch.zeros(count), star.flip(0), values, "removed")
+    found.reasons = [attribution(labels[0], case, scores, None, [])]
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"), width, tab="reasons")
+    assert opened.reasons()[0] == f'person0-"a/" {rounded(2.0, "+")}'
+    box = (
+        "one => { const b = one.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom]}"
+    )
+    left, right, *_ = opened.page.locator("#input svg").evaluate(box)
+    names = opened.page.locator("#input svg > text")
+    boxes = names.evaluate_all(f"all => all.map({box})")
+    assert len(boxes) > 8
+    assert "person0" in names.all_text_contents()[0]
+    for index, (first, last, top, bottom) in enumerate(boxes):
+        assert left - 1 <= first
+        assert last <= right + 1
+        for other, stop, high, low in boxes[:index]:
+            overlap = min(last, stop) - max(first, other), min(bottom, low) - max(top, high)
+            assert min(overlap) < 6, names.all_text_contents()
+    unnamed = "some nodes have no room for a name" in opened.page.text_content("#colours")
+    assert unnamed == (len(boxes) < opened.page.locator("#input svg > circle.node").count())
+    assert opened.messages == []
+
+
+def test_many_answers_are_a_list_to_choose_from(chromium: Any, tmp_path: Path) -> None:
+    found = sentence()
+    for number in range(25):
+        case = explain.Case(lambda: torch.ones(1), torch.arange(11), WORDS, f"step {number}")
+        values = torch.full((11,), number + 1.0)
+        scores = explain.Contributions(values, torch.zeros(2, 0), torch.zeros(0), "removed")
+        found.reasons.append(attribution("a film", case, scores, None, []))
+    opened = Opened(chromium, write_page(found, tmp_path / "page.html"), tab="reasons")
+    assert opened.page.locator("#answers button").count() == 0
+    opened.page.select_option("#answers select", "7")
+    assert opened.reasons()[0].endswith("+8.000")
+    assert opened.page.text_content("#verdict").startswith("step 7, probability")
 
 
 def test_an_only_source_is_faint_and_two_hops_are_drawn(chromium: Any, tmp_path: Path) -> None:

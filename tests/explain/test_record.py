@@ -44,6 +44,25 @@ def test_sums_and_means_have_equal_weights() -> None:
     assert [one.kind for one in recorded] == ["attention"]
 
 
+def test_means_over_the_relations_of_a_typed_graph_are_recorded_on_its_nodes() -> None:
+    index = {("p", "likes", "p"): [[0, 1, 2], [3, 3, 3]], ("p", "hates", "p"): [[1, 3], [3, 0]]}
+    graph = graphs.typed({name: torch.tensor(pairs) for name, pairs in index.items()}, {"p": 4})
+    model = ew.models.rgcn(5, 3, relations=2, width=6).eval()
+    with explain.record(model) as recorded:
+        model(torch.randn(4, 5), graph)
+    assert [one.name for one in recorded] == ["layers.1", "layers.4"]
+    for one in recorded:
+        assert one.kind == "aggregation"
+        weights = sorted(
+            (*pair, round(weight, 4))
+            for pair, weight in zip(
+                one.graph.edge_index.T.tolist(), one.weights[:, 0].tolist(), strict=True
+            )
+        )
+        likes = [(source, 3, 0.3333) for source in range(3)]
+        assert weights == sorted([*likes, (1, 3, 1.0), (3, 0, 1.0)])
+
+
 def call(name: str) -> tuple[nn.Module, Any]:
     """A small model, and a function that calls it."""
     if name in of_text.EVERY:

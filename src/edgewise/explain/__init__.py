@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewise.explain.attribution import Case, Contributions, contributions, without
+from edgewise.explain.attribution import Case, Claim, Contributions, contributions, without
 from edgewise.explain.centrality import centralities
 from edgewise.explain.edge_recovery import edge_recovery
 from edgewise.explain.edges_left_out import outputs_left_out
@@ -25,6 +25,7 @@ from edgewise.explain.record import LayerRecord, Recorded, record
 
 __all__ = [
     "Case",
+    "Claim",
     "Contributions",
     "Explanation",
     "Fidelity",

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from functools import cached_property, partial
 from itertools import groupby, islice
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -74,6 +74,26 @@ MOST_COPIED = 8 * NODES_AT_ONCE
 """Maximum number of nodes in all copies of an input for which ``"auto"`` chooses ``"removed"``."""
 
 
+class Claim(NamedTuple):
+    """Words for an answer whose score is not a probability, such as a suggested link.
+
+    Attributes:
+        text: what the reasons are evidence for, such as "a link between Ann and Bob".
+        score: name of the sigmoid of the score.
+        note: what this number means.
+
+    Example:
+        >>> from edgewise import explain
+        >>> note = "the score is the probability of a link if 1 in 5 pairs is linked"
+        >>> explain.Claim("a link between Ann and Bob", "score", note).score
+        'score'
+    """
+
+    text: str
+    score: str
+    note: str
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """A prediction to explain (the answer), and the parts of the input (members) that explain it.
@@ -100,6 +120,7 @@ class Case:
             again, because the score also depends on their edges outside of the model's layers.
         edge_names: name of the edges between two members, smaller index first, such as the
             relation in a typed graph; empty without names.
+        claim: words for pages, by default those of a class and its probability.
 
     Example:
         >>> import torch
@@ -129,6 +150,7 @@ class Case:
     replacement: str = ""
     exact_pairs: Tensor | None = None
     edge_names: Mapping[tuple[int, int], str] = dataclass_field(default_factory=dict)
+    claim: Claim | None = None
 
     @cached_property
     def field(self) -> ReceptiveField | None:
@@ -186,11 +208,11 @@ def contributions(case: Case, method: Method = "auto") -> Contributions:
 
     The methods are ``"left_out"``, ``"gradient"``, ``"relevance"``, ``"integrated_gradients"``,
     ``"attention"``, ``"rollout"`` and ``"removed"``; see :mod:`edgewise.explain.attribution`.
-    ``"auto"`` chooses ``"relevance"`` for a node of a model that only sums. For other models it
-    chooses ``"removed"`` for at most 64 parts, for at most 128 that are deleted from the input
-    itself, and for more if a pass evaluates many copies of a graph or a large graph has few nodes
-    that change; otherwise ``"left_out"`` for edges and ``"relevance"`` for members
-    (``docs/howto/explain.md``).
+    ``"auto"`` chooses ``"relevance"`` for a node of a model that only sums, without weights. For
+    other models it chooses ``"removed"`` for at most 64 parts, for at most 128 that are deleted
+    from the input itself, and for more if a pass evaluates many copies of a graph or a large graph
+    has few nodes that change; otherwise ``"left_out"`` for edges and ``"relevance"`` for members
+    and for the edges around a node of a model of weighted sums (``docs/howto/explain.md``).
 
     Raises:
         ArgumentError: the method is unknown, or the model does not attend over the members.
@@ -251,8 +273,9 @@ def _by_method(case: Case, steps: Steps, pairs: Tensor, method: Method) -> Contr
 
 def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
     """Return the method that is best by measurement (docs/howto/explain.md), and fast."""
-    only_sums = all(step.call is None and step.reduce == "sum" for step, _ in steps)
-    if only_sums and case.by_edge and case.own is not None and not case.whole_graph:
+    of_node = case.by_edge and case.own is not None and not case.whole_graph
+    only_sums = of_node and all(step.call is None and step.reduce == "sum" for step, _ in steps)
+    if only_sums and all(step.weight is None for step, _ in steps):
         return "relevance"
     removals = len(named_pairs(case, pairs)) if case.by_edge else int(listed(case).sum())
     nodes, most_nodes = removals * len(case.member), 0
@@ -263,7 +286,7 @@ def _default(case: Case, steps: Steps, pairs: Tensor) -> Method:
     most = MOST_REMOVED if case.score_without is None else MOST_DELETED
     if removals <= most or nodes <= most_nodes:
         return "removed"
-    return "left_out" if case.by_edge else "relevance"
+    return "left_out" if case.by_edge and not only_sums else "relevance"
 
 
 def without(case: Case, members: Tensor | None = None, pairs: Tensor | None = None) -> Tensor:

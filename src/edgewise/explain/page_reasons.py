@@ -55,7 +55,9 @@ def _answer(methods: Sequence[Attribution]) -> dict[str, Any]:
     sizes = fractions({part.part: torch.tensor(part.contribution) for part in first.parts})
     return {
         "answer": first.answer,
-        "probability": first.probability,
+        "odds": case.is_odds,
+        "score": first.score,
+        "claim": case.claim and {"text": case.claim.text, "score": case.claim.score},
         "parts": [[part.part, part.contribution, sizes[part.part]] for part in first.parts],
         "labels": [case.labels[member] for member in members],
         "members": members,

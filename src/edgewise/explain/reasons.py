@@ -68,12 +68,16 @@ class Attribution:
     scores: Contributions = field(kw_only=True, repr=False, compare=False)
 
     @property
-    def probability(self) -> float | None:
-        """Probability of the answer; None if it is a number."""
-        if not self.case.is_odds:
-            return None
+    def score(self) -> float:
+        """Sigmoid of the log-odds of the answer, or the number that is explained."""
         with torch.no_grad():
-            return float(self.case.score().sum().sigmoid())
+            score = self.case.score().sum()
+            return float(score.sigmoid() if self.case.is_odds else score)
+
+    @property
+    def probability(self) -> float | None:
+        """Probability of the answer; None if it is a number, or if a claim has another score."""
+        return self.score if self.case.is_odds and self.case.claim is None else None
 
     def __str__(self) -> str:
         return f"{self.answer}: {', '.join(map(str, self.reasons))}"
@@ -95,6 +99,8 @@ def attribution(
             remedy="train again, for example with a smaller learning rate",
         )
     score = "log-odds of the prediction" if case.is_odds else "predicted value"
+    if case.claim:
+        score = f"log-odds of the {case.claim.score}" if case.is_odds else case.claim.score
     meaning = f"decrease of the {score} without the part"
     if scores.method == "removed" and case.replacement:
         meaning = f"decrease of the {score} with {case.replacement} instead of the part"
@@ -102,6 +108,8 @@ def attribution(
         meaning = f"{scores.method} of the part, as a fraction of all weights"
     elif scores.method not in ("removed", "left_out"):
         meaning = f"contribution of the part to the {score}, by {scores.method.replace('_', ' ')}"
+    if case.claim:
+        meaning += f"; {case.claim.note}"
     reasons = reasons_of(case, scores)[:top]
     return Attribution(
         value, case.answer, reasons, scores.method, meaning, parts, case=case, scores=scores

@@ -16,7 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import ArgumentError, unknown_name
-from edgewise.attention.hooks import NODES, Nodes, without_interception
+from edgewise.attention.hooks import NODES, Nodes, nodes_of, without_interception
 from edgewise.attention.steps import attention_weights
 from edgewise.engines.call import AttentionCall
 from edgewise.explain.calls import merged_fractions
@@ -316,7 +316,7 @@ class _Recorder(NamedInterceptor):
         super().__init__()
         self.recorded, self.layers, self.heads = recorded, layers, heads
         self.targets, self.max_edges = targets, max_edges
-        self.unweighted: list[tuple[str, Graph, str]] = []
+        self.unweighted: list[tuple[str, Graph, Nodes, str]] = []
         self._parts = WeakIdKeyDictionary()
         self._last: tuple[str, Tensor] | None = None
         self._joined: tuple[Any, list[LayerRecord], LayerRecord] | None = None
@@ -373,12 +373,13 @@ class _Recorder(NamedInterceptor):
         """Store a sum or mean without weights, to be recorded if no call has weights."""
         if isinstance(self.module, SparseLinear) or value.shape[-2:].numel() == 1:
             return
-        if graph.num_targets == graph.num_sources and not self.recorded.layers:
-            self.unweighted.append((self.name, graph, reduce))
+        nodes = nodes_of(graph)
+        if nodes.sizes[0] == nodes.sizes[1] and not self.recorded.layers:
+            self.unweighted.append((self.name, graph, nodes, reduce))
 
     def record_unweighted(self) -> None:
         """Add the stored sums and means as layers, with weights 1, or 1 / in-degree for means."""
-        for module, graph, reduce in self.unweighted:
+        for module, graph, nodes, reduce in self.unweighted:
             weight = torch.ones(graph.num_edges, 1, device=graph.device)
             if reduce == "mean":
                 degree = torch.bincount(graph.target, minlength=graph.num_targets)
@@ -387,7 +388,10 @@ class _Recorder(NamedInterceptor):
             def weights(chosen: Tensor | None, weight: Tensor = weight) -> Tensor:
                 return weight if chosen is None else weight[chosen]
 
-            self._add(graph, (), weights, "aggregation", module)
+            on_nodes = graph
+            if nodes.target is not None:  # R-GCN has a target for each relation of a node.
+                on_nodes = edges(torch.stack(nodes.edges(graph.edge_index)), nodes.sizes[0])
+            self._add(on_nodes, (), weights, "aggregation", module)
 
     def merge_attention(
         self,

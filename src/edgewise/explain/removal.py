@@ -81,11 +81,16 @@ class Removal(Interceptor):
 
 
 def remaining(graph: Graph) -> Graph:
-    """Return a graph without the removed edges, for scores that read the graph themselves."""
+    """Return a graph without the removed edges, for models and scores that read the graph itself,
+    such as its degrees.
+    """
     for active in ACTIVE.get():
         if isinstance(active, Removal):
             edges = active.remaining_edges(graph)
-            graph = graph if edges is None else select_edges(graph, edges)
+            if edges is not None and isinstance(graph, TypedGraph):
+                graph = graph.select(edges)
+            elif edges is not None:
+                graph = select_edges(graph, edges)
     return graph
 
 

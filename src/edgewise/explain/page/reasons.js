@@ -4,7 +4,8 @@ const by = (id) => document.getElementById(id);
 const SMALL = 0.1; // log-odds; it changes a probability of 0.5 by 0.025
 const NARROW = 600; // pixels of a drawing below which it shows fewer nodes
 const LISTED = 25; // parts of a list until a click shows all
-const FEW = 60; // answers up to which each has a button, and words with a number below
+const BUTTONS = 24; // answers up to which each has a button
+const FEW = 60; // words up to which each has a number below
 export const CLASSES = ["#009e73", "#cc79a7", "#e8d33f", "#8c6bb1", "#7f7f7f", "#a6761d", "#a5cf4c", "#8b2252"];
 
 // The digits of `rounded` in edgewise/_utils/digits.py, with a sign.
@@ -31,6 +32,8 @@ function svg(name, attributes = {}, ...children) {
 
 const hint = (text) => svg("title", {}, document.createTextNode(text));
 const shorten = (text, count) => (text.length > count ? `${text.slice(0, count - 1)}…` : text);
+// Names of RDF without the address of a resource and the type of a value.
+const brief = (text) => text.replace(/"([^"]*)"\^\^<[^>]*>/g, '"$1"').replace(/https?:\/\/(?:(?!https?:\/\/)[^\s"<>()])*[/#](?=[^\s/#"<>()])/g, "");
 const colour = (effect) => `var(--${effect < 0 ? "against" : "for"})`;
 const picture = (width, height, label) => svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
 
@@ -48,11 +51,12 @@ export function showReasons(data) {
   const answer = () => reasons.answers[state.answer];
   const method = () => answer().methods[Math.min(state.method, answer().methods.length - 1)];
   const named = (index) => answer().labels[index];
+  const claim = () => answer().claim?.text ?? answer().answer;
   const signed = () => !["attention", "rollout"].includes(method().name);
 
   // The largest effect. An effect on log-odds below SMALL is pale, also where it is the largest.
-  const largestOf = (values) => Math.max(...values.map(Math.abs), signed() && answer().probability !== null ? SMALL : 1e-30);
-  const isSmall = () => signed() && answer().probability !== null && Math.max(...method().reasons.map(([, value]) => Math.abs(value)), 0) < SMALL;
+  const largestOf = (values) => Math.max(...values.map(Math.abs), signed() && answer().odds ? SMALL : 1e-30);
+  const isSmall = () => signed() && answer().odds && Math.max(...method().reasons.map(([, value]) => Math.abs(value)), 0) < SMALL;
 
   // Fractions of the largest effect, from -1 to 1.
   function scaled() {
@@ -190,9 +194,23 @@ export function showReasons(data) {
       }
       const numbers = data.classes && (data.classes.numbers ??= data.read(data.classes.of));
       const prefix = prefixOf(answer().labels);
+      const taken = []; // left, right and baseline of each name
+      const fits = (label) => {
+        const [x, y, font] = ["x", "y", "font-size"].map((name) => Number(label.getAttribute(name)));
+        const length = 0.6 * font * label.firstChild.data.length;
+        const ahead = { start: 0, middle: 0.5, end: 1 }[label.getAttribute("text-anchor")] * length;
+        const left = Math.max(0, Math.min(state.width - length, x - ahead)); // inside the drawing
+        label.setAttribute("x", left + ahead);
+        if (taken.some(([from, to, at]) => left < to && from < left + length && Math.abs(at - y) < 0.9 * font)) return false;
+        taken.push([left, left + length, y]);
+        return true;
+      };
+      const size = sizes();
+      const labels = [];
       const inside = !numbers && answer().labels.every((label) => label.length - prefix <= 3);
       const centre = tallness() / 2 - 10;
-      for (const index of shown) {
+      const order = [...shown].sort((a, b) => answer().own.includes(b) - answer().own.includes(a) || size[b] - size[a]);
+      for (const index of order) {
         const label = named(index);
         const [cx, cy] = at[index];
         const own = answer().own.includes(index);
@@ -200,11 +218,15 @@ export function showReasons(data) {
         const fill = number === undefined ? "var(--panel)" : CLASSES[number % CLASSES.length];
         root.append(svg("circle", { cx, cy, r: own ? 17 : radius, fill, class: own ? "node own" : "node" }));
         if (!own) root.append(svg("circle", { cx, cy, r: 1.25 * radius, fill: number === undefined ? colour(node[index]) : "none", "fill-opacity": alpha(node[index]), stroke: colour(node[index]), "stroke-opacity": alpha(node[index]), "stroke-width": radius / 2 }, hint(`${about(index)}${number === undefined ? "" : `, predicted ${data.classes.names[number]}`}`)));
-        const short = label.slice(prefix);
+        const short = brief(label.slice(prefix));
         if (inside) root.append(text(cx, cy + radius / 3, short, "middle", own ? 14 : 0.9 * radius, label));
-        else if ((shown.size > 20 || answer().own.length > 1) && short.length < 7 && !own) root.append(outside([cx, cy], [state.width / 2, centre], short, label));
-        else root.append(text(cx, cy + (cy < centre && !own ? -20 : own ? 34 : 30), shorten(short, 18), "middle", own ? 17 : 14, label));
+        else if (own && answer().own.length > 1) labels.push(text(cx + (answer().own[0] === index ? 12 : -12), cy + 34, shorten(short, 18), answer().own[0] === index ? "end" : "start", 17, label));
+        else if ((shown.size > 12 || answer().own.length > 1) && !own) labels.push(outside([cx, cy], [state.width / 2, centre], shorten(short, 18), label));
+        else labels.push(text(cx, cy + (cy < centre && !own ? -20 : own ? 34 : 30), shorten(short, 18), "middle", own ? 17 : 14, label));
       }
+      const free = labels.filter(fits);
+      root.append(...free);
+      state.unnamed = free.length < labels.length;
       return root;
     },
   };
@@ -287,7 +309,7 @@ export function showReasons(data) {
       const bar = html("i");
       bar.style.width = `${(100 * Math.abs(value)) / largest}%`;
       bar.style.background = signed() ? colour(value) : "var(--edge)";
-      const item = html("li", { title: part }, bar, html("span", { textContent: part }), html("span", { textContent: rounded(value) }));
+      const item = html("li", { title: part }, bar, html("span", { textContent: brief(part) }), html("span", { textContent: rounded(value) }));
       return item;
     });
     const section = html("section", {}, html("h3", { textContent: title }), items.length ? html("ol", {}, ...items) : html("p", { textContent: "none" }));
@@ -305,13 +327,13 @@ export function showReasons(data) {
     const { reasons: rows, omitted } = method();
     const largest = largestOf(rows.map(([, value]) => value));
     const [positive, negative] = [rows.filter(([, value]) => value >= 0), rows.filter(([, value]) => value < 0)];
-    const isClass = answer().probability !== null;
-    const name = shorten(answer().answer, 40);
+    const isClass = answer().odds;
+    const [name, quantity] = [shorten(claim(), 60), answer().claim?.score ?? "value"];
     by("evidence").replaceChildren(
       ...(signed()
         ? [
-            list(isClass ? `Evidence for ${name}` : "Raises the value", positive, largest),
-            list(isClass ? `Evidence against ${name}` : "Lowers the value", negative, largest),
+            list(isClass ? `Evidence for ${name}` : `Raises the ${quantity}`, positive, largest),
+            list(isClass ? `Evidence against ${name}` : `Lowers the ${quantity}`, negative, largest),
           ]
         : [list(`Largest ${method().name}`, rows, largest)]),
     );
@@ -337,11 +359,11 @@ export function showReasons(data) {
 
   function legend() {
     const swatch = (background, words) => html("span", {}, Object.assign(html("i", { className: "swatch" }), { style: `background:${background}` }), words);
-    const isClass = answer().probability !== null;
-    const name = shorten(answer().answer, 24);
+    const isClass = answer().odds;
+    const [name, quantity] = [shorten(claim(), 40), answer().claim?.score ?? "value"];
     const more = reasons.drawing === "bars" ? "higher" : "stronger colour";
     const items = signed()
-      ? [swatch("var(--for)", isClass ? `for ${name}` : "raises the value"), swatch("var(--against)", isClass ? `against ${name}` : "lowers the value"), `${more}: larger effect`]
+      ? [swatch("var(--for)", isClass ? `for ${name}` : `raises the ${quantity}`), swatch("var(--against)", isClass ? `against ${name}` : `lowers the ${quantity}`), `${more}: larger effect`]
       : [swatch("var(--for)", `${more}: larger ${method().name}`)];
     if (reasons.drawing === "graph" && data.classes) {
       const { names, numbers } = data.classes;
@@ -349,6 +371,7 @@ export function showReasons(data) {
       items.unshift("ring and line:");
       items.push("inside, the predicted class:", ...shown.map((number) => swatch(CLASSES[number % CLASSES.length], shorten(names[number], 24))));
     }
+    if (state.unnamed) items.push("some nodes have no room for a name: point at them");
     if (answer().own.length) items.push("framed: the explained part, whose own effect is not computed");
     by("colours").replaceChildren(...items.map((item) => (typeof item === "string" ? html("span", { textContent: item }) : item)));
   }
@@ -364,8 +387,8 @@ export function showReasons(data) {
     by("method").replaceChildren(...options);
     by("method").value = Math.min(chosen, options.length - 1);
     by("measured").textContent = recipe ? `Fidelity: fall of the prediction without the strongest fifth of the parts, minus its fall without all others; mean over predictions of ${recipe} (random parts: ${(methods.random ?? 0).toFixed(3)}).` : "";
-    const chance = answer().probability;
-    by("verdict").textContent = reasons.answers.length > 1 ? `${answer().answer}${chance === null ? "" : `, probability ${rounded(chance, "")}`}` : "";
+    const quantity = answer().claim?.score ?? (answer().odds ? "probability" : "");
+    by("verdict").textContent = reasons.answers.length > 1 ? `${claim()}${quantity && `, ${quantity} ${rounded(answer().score, "")}`}` : "";
     parts();
     draw();
     legend();
@@ -382,7 +405,7 @@ export function showReasons(data) {
   const many = reasons.answers.length;
   by("method").onchange = (event) => choose(state.answer, Number(event.target.value));
   by("answers").hidden = many < 2;
-  if (many > FEW) {
+  if (many > BUTTONS) {
     const select = html("select", {}, ...reasons.answers.map((one, index) => html("option", { value: index, textContent: one.answer })));
     select.onchange = () => choose(Number(select.value), state.method);
     by("answers").append(select);

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise.app.kinds.items.predict import Recommendations
-from edgewise.explain.attribution import Case
+from edgewise.explain.attribution import Case, Claim
 from edgewise.layers import Recommender
 
 
@@ -30,5 +30,15 @@ def recommended_items(predictor: Recommendations, value: Any, top: int) -> Itera
 
         member = torch.arange(len(labels))
         yield Case(
-            score, member, labels, item["item"], ends, by_edge=True, is_odds=False, whole_graph=True
+            score,
+            member,
+            labels,
+            item["item"],
+            ends,
+            by_edge=True,
+            is_odds=False,
+            whole_graph=True,
+            claim=Claim(
+                f"{item['item']} for {labels[user]}", "score", "a higher score ranks first"
+            ),
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.app.kinds.links.predict import LinkSuggestions
 from edgewise.app.train.edge_splits import both_ways
-from edgewise.explain.attribution import Case
+from edgewise.explain.attribution import Case, Claim
 from edgewise.explain.removal import edges_around, remaining
 from edgewise.graphs import Graph, edges
 from edgewise.models.link_predictor import LinkPredictor
@@ -24,6 +24,11 @@ def suggested_links(predictor: LinkSuggestions, value: Any, top: int) -> Iterato
     graph = edges(both_ways(predictor.preprocessing.values["known"]), len(ids))
     with torch.no_grad():
         links = predictor.answer([node], top=top, evidence=0)[0]["links"]
+    data: Any = predictor.recipe.data
+    note = (
+        f"the score is the probability of a link if 1 in {1 + data.negatives} pairs is linked, "
+        "as in training"
+    )
     for link in links:
         ends = torch.tensor([node, predictor.nodes.number(link["id"])])
         around_ends, to_common = edges_around(graph, ends)
@@ -42,5 +47,6 @@ def suggested_links(predictor: LinkSuggestions, value: Any, top: int) -> Iterato
             by_edge=True,
             whole_graph=True,
             best="left_out",
+            claim=Claim(f"a link between {ids[node]} and {link['id']}", "score", note),
             exact_pairs=graph.edge_index[:, to_common],  # The other methods do not see these.
         )

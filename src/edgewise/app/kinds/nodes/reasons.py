@@ -18,7 +18,7 @@ from edgewise.app.train.neighbours import rows_of
 from edgewise.attention.hooks import intercepting
 from edgewise.explain.attribution import Case, Contributions, Method, contributions
 from edgewise.explain.calls import Tape
-from edgewise.explain.removal import relation_names
+from edgewise.explain.removal import relation_names, remaining
 from edgewise.graphs import Graph, TypedGraph, edges
 
 AT_ONCE = 256
@@ -133,7 +133,9 @@ class NodeCases:
             )
 
         def score() -> Tensor:
-            return self._scores(self.model(x, graph)[answer_nodes], nodes)
+            # Edges of a neighbourhood are deleted, because a model may read its degrees.
+            rest = graph if hops is None else remaining(graph)
+            return self._scores(self.model(x, rest)[answer_nodes], nodes)
 
         def copies(count: int) -> Tensor:
             return self.case([*nodes] * count, hops).score()
