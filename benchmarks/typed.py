@@ -6,7 +6,8 @@ The layers have the same weights and get the same random graph, in which each re
 of one type with nodes of one type (R-GCN ignores the types of nodes). Outputs must agree. Then
 forward passes, and forward and backward passes, of both alternate on one thread, and their median
 processor times are compared, because other load on the machine hardly changes these. Freed memory
-is kept, as in the command ``edgewise train``, for both.
+is kept, as in the command ``edgewise train``, for both. ``--profile`` instead prints the operators
+of Edgewise that take most of a forward and backward pass, by PyTorch's profiler.
 """
 
 from __future__ import annotations
@@ -97,6 +98,18 @@ def compared(calls: dict[str, Callable[[Tensor], Tensor]], x: Tensor, rounds: in
     }
 
 
+def profile(call: Callable[[Tensor], Tensor], x: Tensor, rounds: int) -> None:
+    """Print the operators that take most of the processor time of forward and backward passes."""
+    call(x).sum().backward()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for _ in range(rounds):
+            call(x).sum().backward()
+    operators = profiler.key_averages()
+    total = sum(operator.self_cpu_time_total for operator in operators)
+    for operator in sorted(operators, key=lambda operator: -operator.self_cpu_time_total)[:8]:
+        print(f"    {operator.self_cpu_time_total / total:5.0%}  {operator.key}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=20_000, help="number of nodes")
@@ -105,6 +118,7 @@ def main() -> None:
     parser.add_argument("--bases", type=int, default=0, help="basis matrices of R-GCN (0 = none)")
     parser.add_argument("--rounds", type=int, default=4, help="number of rounds after the first")
     parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--profile", action="store_true", help="print the slowest operators")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -116,7 +130,12 @@ def main() -> None:
         x = torch.randn(graph.num_targets, WIDTH, requires_grad=True)
         for make in (rgcn, hgt):
             name = f"{make.__name__}, {relations} relations"
-            results[name] = compared(make(graph, arguments.bases), x, arguments.rounds + 1)
+            calls = make(graph, arguments.bases)
+            if arguments.profile:
+                print(name)
+                profile(calls["Edgewise"], x, arguments.rounds)
+                continue
+            results[name] = compared(calls, x, arguments.rounds + 1)
             for phase, seconds in results[name].items():
                 slow, fast = seconds["PyG"], seconds["Edgewise"]
                 times = f"{slow:>9.3f}{fast:>9.3f}{slow / fast:>8.1f}×"

@@ -42,7 +42,7 @@ class HaloPartition(TargetPartition):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._results: dict[Callable[[Any], Any], Any] = {}
+        self._results: dict[tuple[Any, ...], Any] = {}
         ranges = SourceRanges.of(self.graph)
         self._compact = ranges.renumber(self.graph)
         self._needed = ranges.sources()
@@ -162,11 +162,12 @@ class HaloPartition(TargetPartition):
             error = invalid
         check_agreement(facts, error, self.group)
 
-    def derived(self, function: Callable[[Any], Any]) -> Any:
-        """Return ``function(self)``, computed once."""
-        if function not in self._results:
-            self._results[function] = function(self)
-        return self._results[function]
+    def derived(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return ``function(self, *args)``, computed once."""
+        key = function, *args
+        if key not in self._results:
+            self._results[key] = function(self, *args)
+        return self._results[key]
 
     def with_self_loops(self) -> HaloPartition:
         """Return a partition with self-loops for the nodes that have none; all processes call it.

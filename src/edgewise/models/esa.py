@@ -157,7 +157,7 @@ def _edge_sizes(graph: Graph) -> tuple[Tensor, Tensor]:
 
 def _edge_graphs(graph: Graph) -> tuple[Tensor, Graph, Graph]:
     """Return the order of the edges by graph, their line graph, and that of all their pairs."""
-    order, sizes = _edge_sizes(graph)
+    order, sizes = graph.derived(_edge_sizes)
     nodes = member_sizes(graph)
     edge_index = graph.edge_index[:, order]
     by_graph = Edges(edge_index, graph.num_targets, graph.num_sources, (nodes, nodes))
@@ -166,7 +166,7 @@ def _edge_graphs(graph: Graph) -> tuple[Tensor, Graph, Graph]:
 
 def _seed_graphs(graph: Graph, seeds: int) -> tuple[Graph, Graph]:
     """Return the graphs from the edges of each graph to its seeds, and of all pairs of seeds."""
-    sizes = _edge_sizes(graph)[1]
+    sizes = graph.derived(_edge_sizes)[1]
     start = starts(sizes).repeat_interleave(seeds)
     members = Intervals(start, start + sizes.repeat_interleave(seeds), graph.num_edges)
     return members, batch_of(complete(), torch.full_like(sizes, seeds)).to(graph.device)

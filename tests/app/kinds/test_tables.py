@@ -27,6 +27,7 @@ from edgewise.app.kinds.tables import Shop, Tables
 from edgewise.app.kinds.tables import columns as tables_columns
 from edgewise.app.kinds.tables.baseline import joined_features, own_features
 from edgewise.app.kinds.tables.columns import Column
+from edgewise.app.kinds.tables.context import EncodedRows
 from edgewise.app.kinds.tables.data import RelationalBatch
 from edgewise.app.kinds.tables.files import read_database
 from edgewise.app.kinds.tables.keys import Keys, find_keys
@@ -139,8 +140,83 @@ def test_usual_names_of_keys(key: str, refers_to: str, tmp_path: Path) -> None:
     tables = {"customers": {"id": ["1", "2"]}, "orders": {"id": ["1", "2"], key: ["1", ""]}}
     database = read_database(str(write(tmp_path, tables)))
     keys = find_keys(database, (), (), (), ("orders", "x"))
-    assert keys.primary == {"customers": "id", "orders": "id"}
-    assert keys.foreign == (("orders", key, refers_to),)
+    assert keys.primary == {"customers": ("id",), "orders": ("id",)}
+    assert keys.foreign == (("orders", (key,), refers_to),)
+
+
+HOURS: dict[str, Rows] = {
+    "weather": {
+        "origin": ["A", "A", "B"],
+        "hour": ["1", "2", "1"],
+        "wind": ["10", "20", "30"],
+    },
+    "flights": {
+        "id": [f"f{i}" for i in range(24)],
+        "origin": ["A", "B", "A", "B", "A", ""] * 4,
+        "hour": ["1", "1", "2", "2", "1.0", "1"] * 4,
+        "late": ["yes", "no"] * 12,
+    },
+}
+"""Weather of a place in an hour, a key of two columns; one flight in three refers to none."""
+
+
+def test_keys_of_several_columns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    hours = Tables(path=str(write(tmp_path, HOURS)), target="flights.late")
+    hours = replace(hours, primary_keys=("flights.id", "weather.origin+hour"), dangling="missing")
+    named = replace(hours, foreign_keys=("flights.origin+hour=weather",))
+    with caplog.at_level("INFO"):
+        keys = Keys.read(hours.load().preprocessing["keys"])
+    assert keys == Keys.read(named.load().preprocessing["keys"])
+    assert keys.foreign == (("flights", ("origin", "hour"), "weather"),)
+    assert "foreign keys origin+hour = weather.origin+hour, time none" in caplog.text
+    assert "flights.origin+hour: 4 of 24 rows refer to no row of weather" in caplog.text
+    batch = named.load().train.make(torch.arange(3))
+    rows = batch.database.rows
+    winds = {
+        row: [name for name in cells_of_row(batch.database, row) if "wind" in name]
+        for row in range(rows.first["flights"], rows.first["flights"] + 6)
+    }
+    assert list(winds.values()) == [
+        *(["weather.wind of A, 1"], ["weather.wind of B, 1"], ["weather.wind of A, 2"]),
+        *([], ["weather.wind of A, 1"], []),
+    ]
+    # Columns that are no key by themselves have cells.
+    assert "flights.origin of f0" in cells_of_row(batch.database, rows.first["flights"])
+    got = "4 of 24 rows that refer to no row, such as 'B' in row 5 of flights.csv and '2' in row 5"
+    with refused("data.foreign_keys", expected="weather.origin+hour", got=got, remedy="missing"):
+        replace(hours, dangling="error").load()
+    one = replace(hours, foreign_keys=("flights.origin=weather",))
+    with refused("data.foreign_keys", expected="a column for each", got="origin", remedy="+"):
+        one.load()
+    with refused(
+        "data.primary_keys", expected="a column of weather.csv", got="'winds'", remedy="'wind'"
+    ):
+        replace(hours, primary_keys=("weather.origin+winds",)).load()
+    twice = replace(hours, primary_keys=("weather.hour+hour",))
+    got = "'1' in row 4 of weather.csv and '1' in row 4 of weather.csv, as in row 2"
+    with refused("data.primary_keys", expected="weather.hour+hour", got=got, remedy="correct"):
+        twice.load()
+
+
+def test_declared_keys_of_several_columns(tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy")
+    with sqlite3.connect(tmp_path / "hours.db") as connection:
+        connection.executescript(
+            "create table weather (origin text, hour int, wind int, primary key (origin, hour));"
+            "create table flights (id text primary key, at int, place text, late text,"
+            "foreign key (at, place) references Weather(Hour, Origin));"
+            "insert into weather values ('A', 1, 10);"
+            "insert into flights values ('f0', 1, 'A', 'yes');"
+        )
+    connection.close()
+    database = read_database(str(tmp_path / "hours.db"))
+    keys = find_keys(database, (), (), (), ("flights", "late"))
+    assert keys.primary == {"flights": ("id",), "weather": ("origin", "hour")}
+    assert keys.foreign == (("flights", ("place", "at"), "weather"),)
+
+
+def cells_of_row(database: EncodedRows, row: int) -> list[str]:
+    return database.cell_names(database.batch(np.array([row]), **FEW))
 
 
 def test_the_visible_rows_are_near_and_not_later(tmp_path: Path) -> None:
@@ -262,7 +338,11 @@ def test_databases_and_files_of_other_formats_are_the_same(tmp_path: Path) -> No
             assert found.inputs[0].shape == expected.inputs[0].shape
             assert found.inputs[0].sum().item() == pytest.approx(expected.inputs[0].sum().item())
     keys = Keys.read(splits.preprocessing["keys"])
-    assert keys.primary == {"people": "person_id", "places": "place_id", "visits": "visit"}
+    assert keys.primary == {
+        "people": ("person_id",),
+        "places": ("place_id",),
+        "visits": ("visit",),
+    }
     content = (tmp_path / "town.db").read_bytes()
     (tmp_path / "cut.db").write_bytes(content[:3000])
     with refused("cut.db", expected="a database", got="", remedy="check the file"):
@@ -462,13 +542,13 @@ def test_a_declared_reference_to_another_column_is_not_followed(
     connection.close()
     content = file.read_bytes()
     database = read_database(str(file))
-    assert database.foreign["uses", "part_id"] == ("parts", "w")
+    assert database.foreign["uses", ("part_id",)] == ("parts", ("w",))
     with caplog.at_level("INFO"):
         keys = find_keys(database, (), (), (), ("uses", "y"))
-    assert keys.foreign == (("notes", "about", "parts"),)  # part_id neither by its name
+    assert keys.foreign == (("notes", ("about",), "parts"),)  # part_id neither by its name
     assert "uses.part_id: refers to parts.w, which is not the primary key" in caplog.text
     keys = find_keys(database, ("parts.w",), (), (), ("uses", "y"))
-    assert keys.foreign == (("uses", "part_id", "parts"),)
+    assert keys.foreign == (("uses", ("part_id",), "parts"),)
     with refused(
         "data.foreign_keys",
         expected="a reference to parts.id",
@@ -477,7 +557,7 @@ def test_a_declared_reference_to_another_column_is_not_followed(
     ):
         find_keys(database, (), ("uses.part_id=parts.w",), (), ("uses", "y"))
     keys = find_keys(database, (), ("uses.part_id=parts.id",), (), ("uses", "y"))
-    assert keys.foreign == (("uses", "part_id", "parts"),)
+    assert keys.foreign == (("uses", ("part_id",), "parts"),)
     plain = file.rename(tmp_path / "plain.data")
     for url in (f"sqlite:///{plain}", f"sqlite+pysqlite:///file:{plain}?mode=rw&uri=true"):
         assert read_database(url).foreign == database.foreign
@@ -557,7 +637,7 @@ def test_omitted_columns_are_neither_keys_nor_times(tmp_path: Path) -> None:
     splits = data(write(tmp_path, tables), omit=omit).load()
     keys = Keys.read(splits.preprocessing["keys"])
     assert keys.times == {"people": "asked", "visits": "at"}
-    assert keys.foreign == (("visits", "person_id", "people"),)
+    assert keys.foreign == (("visits", ("person_id",), "people"),)
     columns = {f"{column['table']}.{column['name']}" for column in splits.preprocessing["schema"]}
     assert columns.isdisjoint(omit)
     all_columns = tuple(f"places.{column}" for column in tables["places"])
@@ -577,7 +657,7 @@ def test_primary_keys_are_distinct_as_references_read_them(tmp_path: Path) -> No
     # Texts such as versions are not numbers.
     tables["places"]["place_id"] = ["1.0", "1.0.0", "v1", "v1.0"]
     database = read_database(str(write(tmp_path, tables)))
-    assert find_keys(database, (), (), (), ("people", "moved")).primary["places"] == "place_id"
+    assert find_keys(database, (), (), (), ("people", "moved")).primary["places"] == ("place_id",)
 
 
 def test_a_target_without_values_is_named(tmp_path: Path) -> None:

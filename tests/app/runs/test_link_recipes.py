@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,8 +13,11 @@ from edgewise._utils.errors import Interrupted
 from edgewise.app.kinds import find
 from edgewise.app.kinds.items import InteractionFiles
 from edgewise.app.kinds.links import EdgeList
+from edgewise.app.kinds.nodes import NodeArrays, NodeFiles
+from edgewise.app.kinds.triples import TripleFiles
 from edgewise.app.runs import evaluate_run, train, with_values
-from edgewise.app.train import NeighbourSampler
+from edgewise.app.train import NeighbourSampler, RunFolder
+from edgewise.app.train.preprocessing import check_same_preprocessing, keep_preprocessing
 from tests.app.train.test_resume import assert_same, break_at, ctrl_c
 from tests.errors import refused
 
@@ -128,9 +132,54 @@ def test_a_step_that_the_data_limit_is_compared(friends, tmp_path, monkeypatch):
     with refused("--resume", expected="examples in a step", got="as the data limit", remedy="give"):
         train(divided, tmp_path / "run", resume=True)
     file = tmp_path / "friends.txt"
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-5]))
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:-1]) + "0 39\n")
+    with refused("--resume", expected="the data of the run", got="'known'", remedy="restore"):
+        train(recipe, tmp_path / "run", resume=True)
+    file.write_text("".join(lines[:-5]))
     with refused("--resume", expected="the data of the run", got="'train': ", remedy="restore"):
         train(recipe, tmp_path / "run", resume=True)
+
+
+def write_graph(folder, seed):
+    """Write edges, triples and arrays of random graphs with equal numbers of nodes and edges."""
+    random = np.random.default_rng(seed)
+    ring = np.stack([np.arange(40), np.arange(1, 41) % 40])
+    source, target = np.concatenate([ring, random.permutation(40)[ring]], axis=1)
+    pairs = [f"p{i},p{j}" for i, j in zip(source, target, strict=True)]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *pairs]))
+    triples = [f"{pair.replace(',', f',r{i % 2},')}" for i, pair in enumerate(pairs)]
+    (folder / "triples.csv").write_text("\n".join(["head,relation,tail", *triples]))
+    rows = [f"p{i},{i % 2},{i / 7}" for i in range(40)]
+    (folder / "nodes.csv").write_text("\n".join(["id,label,x", *rows]))
+    np.save(folder / "edge_index.npy", np.stack([source, target]))
+    np.save(folder / "x.npy", np.random.default_rng(9).normal(size=(40, 3)))
+    np.save(folder / "y.npy", np.arange(40) % 2)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda folder: NodeFiles(nodes=str(folder / "nodes.csv"), edges=str(folder / "edges.csv")),
+        lambda folder: NodeArrays(str(folder)),
+        lambda folder: EdgeList(path=str(folder / "edges.csv")),
+        lambda folder: TripleFiles(path=str(folder / "triples.csv")),
+    ],
+)
+def test_the_data_of_a_resumed_run_are_compared(data, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    write_graph(tmp_path, 0)
+    splits = data(tmp_path).load()
+    keep_preprocessing(folder, splits)
+    check_same_preprocessing(folder, data(tmp_path).load())
+    write_graph(tmp_path, 1)
+    other = data(tmp_path).load()
+    assert [getattr(other, name).count for name in ("train", "val", "test")] == [
+        getattr(splits, name).count for name in ("train", "val", "test")
+    ]
+    with refused("--resume", expected="the data of the run", got="another", remedy="restore"):
+        check_same_preprocessing(folder, other)
 
 
 def small(name, data, **fields):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgewise._utils.errors import ProcessError
 from edgewise.app.train import (
     Batch,
     Classification,
@@ -255,3 +256,16 @@ def test_each_process_has_its_own_random_numbers_and_the_first_keeps_the_seed(
     alone, first, second = firsts
     assert first == alone
     assert second != first
+
+
+def test_an_error_of_the_only_process_is_not_taken_for_that_of_another(monkeypatch):
+    def fail():
+        with fitting._running():
+            raise RuntimeError("read error in features.npy")
+
+    with pytest.raises(RuntimeError, match=r"^read error") as caught:
+        fail()
+    assert not isinstance(caught.value, ProcessError)
+    monkeypatch.setattr(fitting, "rank_and_world_size", lambda: (0, 2))
+    with pytest.raises(ProcessError, match="another process"):
+        fail()

@@ -37,7 +37,12 @@ from edgewise.app.train.folder import METRICS, RECIPE, RunFolder
 from edgewise.app.train.forest import Forest, NetworkAndForest
 from edgewise.app.train.held_out import keep_held_out
 from edgewise.app.train.layerwise import LayerwiseBatch
-from edgewise.app.train.preprocessing import Preprocessing, keep_preprocessing, preprocessing_of
+from edgewise.app.train.preprocessing import (
+    Preprocessing,
+    check_same_preprocessing,
+    keep_preprocessing,
+    preprocessing_of,
+)
 from edgewise.app.train.process import (
     agreed,
     check_same_data,
@@ -125,6 +130,7 @@ def train_on_splits(
         if resume:
             check_examples(folder, record[EXAMPLES])
             check_step(folder, record[STEP])
+            check_same_preprocessing(folder, splits)
         if isinstance(splits, TextSplits):
             record["vocabulary"] = vocabulary_hash(splits.tokenizer)
     sizes = {f"{name} examples": count for name, count in record[EXAMPLES].items()}

@@ -299,7 +299,8 @@ def _running() -> Iterator[None]:
     level = log.level
     log.setLevel(logging.WARNING)
     try:
-        with warnings.catch_warnings(), communicating():
+        several = rank_and_world_size()[1] > 1
+        with warnings.catch_warnings(), communicating() if several else nullcontext():
             for message in USELESS_WARNINGS:
                 warnings.filterwarnings("ignore", message)
             yield

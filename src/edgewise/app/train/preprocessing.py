@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import reprlib
 from dataclasses import dataclass
@@ -12,7 +13,12 @@ from torch import Tensor
 
 from edgewise._utils.errors import ArgumentError, MissingDataError
 from edgewise.app.files.targets import Target
-from edgewise.app.train.folder import PREPROCESSING, PREPROCESSING_TENSORS, RunFolder
+from edgewise.app.train.folder import (
+    PREPROCESSING,
+    PREPROCESSING_TENSORS,
+    RunFolder,
+    finite,
+)
 from edgewise.app.train.recipe import Recipe
 from edgewise.app.train.splits import Splits, TargetScale
 
@@ -42,18 +48,59 @@ def preprocessing_of(splits: Splits) -> Preprocessing:
 
 def keep_preprocessing(folder: RunFolder, splits: Splits) -> None:
     """Write the properties of the data that predictions need to a run folder."""
+    record, tensors = _record(splits)
+    digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None
+    folder.write_json(PREPROCESSING, {**record, "digest": digest})
+
+
+def _record(splits: Splits) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the properties of the data as JSON values, and those that are tensors."""
     preprocessing = preprocessing_of(splits)
     tensors = {name: v for name, v in preprocessing.values.items() if isinstance(v, Tensor)}
-    digest = folder.write_tensors(PREPROCESSING_TENSORS, tensors) if tensors else None
-    record = {
+    return {
         "model_arguments": preprocessing.model_arguments,
         "target_scale": preprocessing.target_scale,
         "values": {name: v for name, v in preprocessing.values.items() if name not in tensors},
         "tensors": sorted(tensors),
-        "digest": digest,
         "train_examples": preprocessing.train_examples,
-    }
-    folder.write_json(PREPROCESSING, record)
+    }, tensors
+
+
+def check_same_preprocessing(folder: RunFolder, splits: Splits) -> None:
+    """Raise ArgumentError unless the data have the properties that the run folder stores: ids,
+    labels, scales, and the graph of a run on one graph. Numbers may differ by rounding.
+    """
+    if not folder.has(PREPROCESSING):
+        return
+    before, (now, tensors) = folder.read_json(PREPROCESSING), _record(splits)
+    stored = folder.read_tensors(PREPROCESSING_TENSORS, before["digest"]) if tensors else {}
+    now = json.loads(json.dumps(finite(now)))
+    compared = {name: (before["values"].get(name), value) for name, value in now["values"].items()}
+    compared |= {name: (stored.get(name), value) for name, value in tensors.items()}
+    compared |= {name: (before[name], now[name]) for name in ("model_arguments", "target_scale")}
+    for name, (value, new_value) in compared.items():
+        if not _are_same(value, new_value):
+            raise ArgumentError(
+                "--resume",
+                expected=f"the data of the run in {folder.path}",
+                got=f"data with another value of {name!r}",
+                remedy="restore the files of the run, or start a new run with --out",
+            )
+
+
+def _are_same(value: Any, other: Any) -> bool:
+    """Return whether tensors or JSON values are equal, floating-point numbers up to rounding."""
+    if isinstance(value, Tensor) and isinstance(other, Tensor):
+        if value.shape != other.shape or not value.is_floating_point():
+            return value.equal(other)
+        return value.allclose(other, rtol=1e-4, atol=1e-6, equal_nan=True)
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_are_same(value[k], other[k]) for k in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_are_same, value, other))
+    if isinstance(value, float) and isinstance(other, float):
+        return math.isclose(value, other, rel_tol=1e-4, abs_tol=1e-6)
+    return bool(value == other)
 
 
 def load_preprocessing(folder: RunFolder) -> Preprocessing:

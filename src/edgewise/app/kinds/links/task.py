@@ -13,6 +13,8 @@ from torch import Tensor
 from edgewise._utils.arguments import check_range
 from edgewise._utils.errors import require
 from edgewise.app.train.task import Task
+from edgewise.graphs import Graph
+from edgewise.models.link_predictor import LinkPredictor
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -81,10 +83,10 @@ class LinkPrediction(Task):
         nodes = nodes[chosen.to(nodes.device)]
         linked_pairs = torch.cat([batch.known, batch.known.flip(0)], dim=1)
         second = (all_nodes >= batch.right.start) if batch.left != batch.right else None
-        best = []
+        score, best = _scores(model, graph), []
         for chunk in nodes.split(max(CHUNK // count, 1)):
             candidates = torch.stack([chunk.repeat_interleave(count), all_nodes.repeat(len(chunk))])
-            scores = model(candidates, graph).view(len(chunk), count).float()
+            scores = score(candidates).view(len(chunk), count).float()
             scores[all_nodes[: len(chunk)], chunk] = -torch.inf
             row = torch.full_like(all_nodes, -1)
             row[chunk] = all_nodes[: len(chunk)]
@@ -94,3 +96,11 @@ class LinkPrediction(Task):
                 scores = scores.masked_fill(second[chunk, None] == second, -torch.inf)
             best.append(scores.topk(min(self.k, count)).indices)
         return nodes, torch.cat(best)
+
+
+def _scores(model: Callable[..., Tensor], graph: Graph) -> Callable[[Tensor], Tensor]:
+    """Return a function that scores pairs; a link predictor computes its node states once."""
+    if isinstance(model, LinkPredictor):
+        states = model.embed(graph)
+        return lambda pairs: model.score(states, pairs, graph)
+    return lambda pairs: model(pairs, graph)

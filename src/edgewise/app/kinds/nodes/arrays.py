@@ -150,6 +150,7 @@ class NodeArrays(Data):
                 "labels": list(map(str, range(classes))),
                 **graph.standard.record(),
                 "nodes": len(x),
+                "some_edges": _some_edges(graph.sampler),
             },
             targets=targets,
             class_counts=() if numeric else class_counts(y[nodes["train"]], classes),
@@ -191,6 +192,14 @@ class NodeArrays(Data):
             splits = {name: labelled[index] for name, index in indices.items()}
         check_splits(**splits)
         return splits
+
+
+def _some_edges(sampler: NeighbourSampler) -> Tensor:
+    """Return in-degrees and sources of some nodes: a run is not resumed on a graph with others."""
+    nodes = torch.arange(0, sampler.num_nodes, max(1, sampler.num_nodes // 1000))
+    sources = sampler.sources(nodes)
+    step = max(1, len(sources) // 1000)
+    return torch.cat([sampler.degrees(nodes), sources[::step]])
 
 
 def _check_shapes(folder: Path, x: Tensor, y: Tensor) -> None:

@@ -88,7 +88,7 @@ def find_columns(tables: Mapping[str, Table], keys: Keys, target: tuple[str, str
     """Return the columns to read, with types; key columns and the target have no cells. Columns of
     many texts, and columns with one value, are left out with a note.
     """
-    leave_out = {*keys.columns, target}
+    leave_out = {*keys.columns(only_single=True), target}
     columns: list[Column] = []
     for name, table in tables.items():
         of_table = [

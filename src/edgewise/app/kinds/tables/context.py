@@ -19,6 +19,7 @@ from edgewise.app.kinds.tables.columns import (
     read_times_of,
 )
 from edgewise.app.kinds.tables.keys import (
+    Dangling,
     Integers,
     Keys,
     check_acyclic,
@@ -58,12 +59,15 @@ class Rows:
     Args:
         tables: tables by name, whose rows follow each other on the axis.
         keys: primary keys, foreign keys and time columns.
+        dangling: whether a value that refers to no row is an error, or read as missing.
 
     Raises:
         ArgumentError: a foreign key refers to no row, or leads back to its own row.
     """
 
-    def __init__(self, tables: Mapping[str, Table], keys: Keys) -> None:
+    def __init__(
+        self, tables: Mapping[str, Table], keys: Keys, dangling: Dangling = "error"
+    ) -> None:
         self.tables, self.keys = tables, keys
         self.parsed = ParsedColumns(tables)
         sizes = np.array([len(table) for table in tables.values()])
@@ -77,7 +81,7 @@ class Rows:
         self.depths: dict[str, int] = {}
         links: list[Link] = []
         for key in keys.foreign:
-            pairs = references(tables, keys, key)
+            pairs = references(tables, keys, key, dangling)
             child, parent = pairs.child + self.first[key.table], pairs.parent
             parent = parent + self.first[key.refers_to]
             order = self._order(parent, rank[child])
@@ -115,7 +119,8 @@ class Rows:
         """Return the primary key of a row; in a table without one, "row" and the line number."""
         name, index = self.local(row)
         if name in self.keys.primary:
-            return self.tables[name].columns[self.keys.primary[name]][index]
+            columns = self.tables[name].columns
+            return ", ".join(columns[column][index] for column in self.keys.primary[name])
         return f"row {self.tables[name].line(index)}"
 
     def _order(self, parent: Integers, rank: Integers) -> Integers:

@@ -29,7 +29,14 @@ from edgewise.app.kinds.tables.columns import (
 )
 from edgewise.app.kinds.tables.context import CellBatch, EncodedRows, Rows
 from edgewise.app.kinds.tables.files import Database, read_database
-from edgewise.app.kinds.tables.keys import Integers, Keys, column_of, find_keys, note_keys
+from edgewise.app.kinds.tables.keys import (
+    Dangling,
+    Integers,
+    Keys,
+    column_of,
+    find_keys,
+    note_keys,
+)
 from edgewise.app.kinds.tables.shop import shop_tables, write_tables
 from edgewise.app.train.batches import Batch
 from edgewise.app.train.folds import Folds, How
@@ -59,10 +66,12 @@ class RelationalData(Data):
         target: column to predict, such as ``customers.churn``.
         task_type: ``regression`` predicts a number, ``classification`` classes; ``auto`` chooses by
             the values; see :class:`~edgewise.app.kinds.molecules.MoleculeTable`.
-        primary_keys: columns such as ``customers.customer_id``; empty uses those that the database
-            declares, or finds columns of distinct values named id, TABLE_id or the like.
+        primary_keys: columns such as ``customers.customer_id``, or ``weather.origin+hour`` for a
+            key of two columns; empty uses those that the database declares, or finds columns of
+            distinct values named id, TABLE_id or the like.
         foreign_keys: references such as ``orders.customer_id=customers``; empty uses those that the
             database declares, or finds columns with the name of a primary key. "none" uses none.
+        dangling: a foreign key without its row is an ``error``, or read as ``missing``.
         times: column with the time at which a row became known, such as ``orders.placed_at``, for
             each table with times; empty uses the only column of dates of each table, or one with a
             usual name. "none" uses none.
@@ -84,6 +93,7 @@ class RelationalData(Data):
     task_type: TaskType = "auto"
     primary_keys: tuple[str, ...] = ()
     foreign_keys: tuple[str, ...] = ()
+    dangling: Dangling = "error"
     times: tuple[str, ...] = ()
     omit: tuple[str, ...] = ()
     hops: int = 2
@@ -101,6 +111,7 @@ class RelationalData(Data):
     def __post_init__(self) -> None:
         check_choice("data.task_type", self.task_type, get_args(TaskType))
         check_choice("data.split", self.split, get_args(By))
+        check_choice("data.dangling", self.dangling, get_args(Dangling))
         usual = {"hops": 2, "children": 16, "cells": 256, "batch_size": 64}
         for name, value in usual.items():
             remedy = f"choose for example {value}"
@@ -123,7 +134,7 @@ class RelationalData(Data):
         name, column = column_of(tables, "data.target", target)
         table = tables[name]
         keys = find_keys(database, self.primary_keys, self.foreign_keys, self.times, (name, column))
-        rows = Rows(tables, keys)
+        rows = Rows(tables, keys, self.dangling)
         note_keys(keys, database, rows.depths)
         columns = find_columns(tables, keys, (name, column))
         is_missing = missing_cells(table, column, self.task_type)
@@ -226,9 +237,10 @@ class RelationalData(Data):
         check_tables(database.tables, columns, argument)
         names = {column.table for column in columns}
         tables = {name: table for name, table in database.tables.items() if name in names}
-        for table, column in (*keys.columns, *keys.times.items()):
+        for table, column in (*keys.columns(), *keys.times.items()):
             tables[table].check_column(argument, column)
-        return EncodedRows(Rows(tables, keys), columns, preprocessing["target"])
+        rows = Rows(tables, keys, self.dangling)
+        return EncodedRows(rows, columns, preprocessing["target"])
 
 
 @dataclass(frozen=True)

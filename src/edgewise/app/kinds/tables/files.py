@@ -19,17 +19,20 @@ SQLITE = (".db", ".sqlite", ".sqlite3")
 PURPOSE = "reading a database"
 PASSWORD = re.compile(r"[^:/]+://[^:/@]*:[^@]+@")  # As SQLAlchemy reads it, also with a slash.
 
+Columns = tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Database:
-    """Tables by name, and the keys that the database itself declares: the primary key of a table
-    by its name, and for a column ``(table, column)`` the table and column to which it refers.
+    """Tables by name, and the keys that the database itself declares: the columns of the primary
+    key of a table by its name, and for columns ``(table, columns)`` the table and columns to which
+    they refer.
     """
 
     name: str
     tables: Mapping[str, Table]
-    primary: Mapping[str, str] = field(default_factory=dict)
-    foreign: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    primary: Mapping[str, Columns] = field(default_factory=dict)
+    foreign: Mapping[tuple[str, Columns], tuple[str, Columns]] = field(default_factory=dict)
 
 
 def read_database(path: str, argument: str = "data.path") -> Database:
@@ -118,13 +121,11 @@ def _some(tables: dict[str, Table], source: str, argument: str) -> dict[str, Tab
 
 
 def _read_sql(url: Any, name: str, argument: str) -> Database:
-    """Read all tables, with the keys that the database declares. Keys of several columns are
-    ignored.
-    """
+    """Read all tables, with the keys that the database declares."""
     sql = require("sqlalchemy", extra="sql", purpose=PURPOSE)
     tables: dict[str, Table] = {}
-    primary: dict[str, str] = {}
-    foreign: dict[tuple[str, str], tuple[str, str]] = {}
+    primary: dict[str, Columns] = {}
+    foreign: dict[tuple[str, Columns], tuple[str, Columns]] = {}
     expected, remedy = "a database that can be read", "check the file, the URL and the server"
     with reading(name, expected=expected, remedy=remedy):
         try:
@@ -145,15 +146,14 @@ def _read_sql(url: Any, name: str, argument: str) -> Database:
                         rows = list(range(len(frame)))
                         tables[table] = Table(Path(table), as_text(frame), rows, named=True)
                     columns = inspector.get_pk_constraint(table)["constrained_columns"]
-                    if len(columns) == 1:
-                        primary[table] = columns[0]
+                    if columns:
+                        primary[table] = tuple(columns)
                     for key in inspector.get_foreign_keys(table):
-                        if len(key["constrained_columns"]) == 1:
-                            parent = ".".join(
-                                filter(None, (key["referred_schema"], key["referred_table"]))
-                            )
-                            (column,) = key["constrained_columns"]
-                            foreign[table, column] = (parent, key["referred_columns"][0])
+                        parent = ".".join(
+                            filter(None, (key["referred_schema"], key["referred_table"]))
+                        )
+                        columns = tuple(key["constrained_columns"])
+                        foreign[table, columns] = (parent, tuple(key["referred_columns"]))
         finally:
             engine.dispose()
     return Database(name, _some(tables, name, argument), primary, foreign)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,28 +18,29 @@ from edgewise.app.files.table import Table, is_missing
 from edgewise.app.kinds.tables.files import Database
 
 Integers = NDArray[np.int64]
+Dangling = Literal["error", "missing"]
 TIMES = ("time", "timestamp", "date", "datetime", "created_at", "as_of")
 """Usual names of a time column, if a table has several columns of dates."""
 SAMPLE = 1000  # Number of cells from which a column of dates is recognised.
 
 
 class ForeignKey(NamedTuple):
-    """Column of a table that refers to the primary key of another table, or of the same one."""
+    """Columns of a table that refer to the primary key of another table, or of the same one."""
 
     table: str
-    column: str
+    columns: tuple[str, ...]
     refers_to: str
 
     @property
     def name(self) -> str:
-        """Name for messages, such as ``orders.customer_id``."""
-        return f"{self.table}.{self.column}"
+        """Name for messages, such as ``orders.customer_id`` or ``flights.origin+hour``."""
+        return f"{self.table}.{'+'.join(self.columns)}"
 
 
 class Keys(NamedTuple):
-    """Primary key and time column by table, and all foreign keys."""
+    """Columns of the primary key and time column by table, and all foreign keys."""
 
-    primary: dict[str, str]
+    primary: dict[str, tuple[str, ...]]
     foreign: tuple[ForeignKey, ...]
     times: dict[str, str]
 
@@ -47,15 +48,22 @@ class Keys(NamedTuple):
     def read(cls, record: Mapping[str, Any]) -> Keys:
         """Create keys from the JSON form of ``_asdict()``."""
         return cls(
-            dict(record["primary"]),
-            tuple(ForeignKey(*key) for key in record["foreign"]),
+            {name: tuple(columns) for name, columns in record["primary"].items()},
+            tuple(ForeignKey(name, tuple(columns), to) for name, columns, to in record["foreign"]),
             dict(record["times"]),
         )
 
-    @property
-    def columns(self) -> set[tuple[str, str]]:
-        """Columns that are keys, which have no cells of their own."""
-        return {*self.primary.items(), *((key.table, key.column) for key in self.foreign)}
+    def columns(self, *, only_single: bool = False) -> set[tuple[str, str]]:
+        """Return the columns of the keys, or those that are a key by themselves, which have no
+        cells.
+        """
+        keys = [*self.primary.items(), *((key.table, key.columns) for key in self.foreign)]
+        return {
+            (table, column)
+            for table, columns in keys
+            for column in columns
+            if len(columns) == 1 or not only_single
+        }
 
 
 def split_name(tables: Mapping[str, Table], text: str) -> tuple[str, str]:
@@ -85,6 +93,19 @@ def column_of(tables: Mapping[str, Table], argument: str, text: str) -> tuple[st
     return table, column
 
 
+def columns_of(
+    tables: Mapping[str, Table], argument: str, text: str
+) -> tuple[str, tuple[str, ...]]:
+    """Return table and columns of a name such as ``weather.origin+hour``."""
+    table, column = split_name(tables, text)
+    is_single = table in tables and column in tables[table].frame.columns
+    first, *others = [column] if is_single else column.split("+")
+    table, first = column_of(tables, argument, f"{table}.{first}" if column else text)
+    for other in others:
+        tables[table].check_column(argument, other)
+    return table, (first, *others)
+
+
 def find_keys(
     database: Database,
     primary: Sequence[str],
@@ -99,37 +120,41 @@ def find_keys(
     primary_keys = dict(_named_primary(tables, primary))
     if not primary:
         declared = {
-            name: column
-            for name, column in database.primary.items()
-            if name in tables and column in tables[name].columns
+            name: columns
+            for name, columns in database.primary.items()
+            if name in tables and set(columns) <= set(tables[name].columns)
         }
         primary_keys = declared or {
-            name: column
+            name: (column,)
             for name, table in tables.items()
             if (column := _primary_key(name, table, target))
         }
-    for name, column in primary_keys.items():
-        _check_unique(tables[name], name, column)
+    for name, columns in primary_keys.items():
+        _check_unique(tables[name], name, columns)
     foreign_keys = list(_named_foreign(tables, primary_keys, foreign))
     if not foreign:
         # Names say less than a declaration, also if the declared key cannot be followed.
         search = _declared_foreign if database.foreign else _foreign_keys
         foreign_keys = list(search(database, primary_keys))
-    foreign_keys = [key for key in foreign_keys if (key.table, key.column) != target]
+    foreign_keys = [
+        key for key in foreign_keys if target not in [(key.table, name) for name in key.columns]
+    ]
     time_columns = dict(
         column_of(tables, "data.times", text) for text in times if text != "none"
     ) or ({} if times else dict(_time_columns(tables, target)))
     return Keys(primary_keys, tuple(foreign_keys), time_columns)
 
 
-def _named_primary(tables: Mapping[str, Table], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _named_primary(
+    tables: Mapping[str, Table], names: Sequence[str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     for text in names:
         if text != "none":
-            yield column_of(tables, "data.primary_keys", text)
+            yield columns_of(tables, "data.primary_keys", text)
 
 
 def _named_foreign(
-    tables: Mapping[str, Table], primary: Mapping[str, str], names: Sequence[str]
+    tables: Mapping[str, Table], primary: Mapping[str, tuple[str, ...]], names: Sequence[str]
 ) -> Iterator[ForeignKey]:
     for text in names:
         if text == "none":
@@ -146,32 +171,47 @@ def _named_foreign(
                 remedy=f"refer to one of {', '.join(primary) or 'no table'}, or name its primary "
                 "key in data.primary_keys",
             )
-        if parent_column not in ("", primary[table]):
+        parent_name = "+".join(primary[table])
+        if parent_column not in ("", parent_name):
             raise ArgumentError(
                 "data.foreign_keys",
-                expected=f"a reference to {table}.{primary[table]}, the primary key of {table}",
+                expected=f"a reference to {table}.{parent_name}, the primary key of {table}",
                 got=repr(text),
                 remedy=f"write {column}={table}, or name another primary key with "
                 f"--data.primary_keys {refers_to}",
             )
-        yield ForeignKey(*column_of(tables, "data.foreign_keys", column), table)
+        key = ForeignKey(*columns_of(tables, "data.foreign_keys", column), table)
+        if len(key.columns) != len(primary[table]):
+            raise ArgumentError(
+                "data.foreign_keys",
+                expected=f"a column for each of {table}.{parent_name}",
+                got=repr(text),
+                remedy="join the names of columns with +, as in flights.origin+hour=weather",
+            )
+        yield key
 
 
-def _declared_foreign(database: Database, primary: Mapping[str, str]) -> Iterator[ForeignKey]:
+def _declared_foreign(
+    database: Database, primary: Mapping[str, tuple[str, ...]]
+) -> Iterator[ForeignKey]:
     """Yield the declared keys that refer to primary keys; log the others."""
-    # SQLite does not distinguish the case of names.
-    lowered = {(name.lower(), column.lower()): name for name, column in primary.items()}
-    for (name, column), (parent, parent_column) in database.foreign.items():
-        if name not in database.tables or column not in database.tables[name].columns:
+    for (name, columns), (parent, parent_columns) in database.foreign.items():
+        if name not in database.tables or not set(columns) <= set(database.tables[name].columns):
             continue
-        if primary.get(parent) == parent_column:
-            yield ForeignKey(name, column, parent)
-        elif (table := lowered.get((parent.lower(), parent_column.lower()))) is not None:
-            yield ForeignKey(name, column, table)
+        key = ForeignKey(name, columns, parent)
+        # A declaration can have another order than the primary key. SQLite ignores case.
+        refers_to = {
+            to.lower(): column for to, column in zip(parent_columns, columns, strict=False)
+        }
+        by_case = {table.lower(): table for table in primary}
+        table = parent if parent in primary else by_case.get(parent.lower(), "")
+        names = [column.lower() for column in primary.get(table, ())]
+        if names and set(names) == set(refers_to):
+            yield ForeignKey(name, tuple(refers_to[column] for column in names), table)
         else:
             log.info(
-                f"{name}.{column}: refers to {parent}.{parent_column}, which is not the primary "
-                "key of a table that is read, so the key is not followed"
+                f"{key.name}: refers to {parent}.{'+'.join(parent_columns)}, which is not the "
+                "primary key of a table that is read, so the key is not followed"
             )
 
 
@@ -199,21 +239,28 @@ def _primary_key(name: str, table: Table, target: tuple[str, str]) -> str:
     return ""
 
 
-def _foreign_keys(database: Database, primary: Mapping[str, str]) -> Iterator[ForeignKey]:
+def _foreign_keys(
+    database: Database, primary: Mapping[str, tuple[str, ...]]
+) -> Iterator[ForeignKey]:
     """Yield the columns that are called like a table, as customer_id or first_customer_id, or else
-    like the primary key of one other table.
+    like the primary key of one other table; and those called like a primary key of several columns.
     """
+    single = {name: columns[0] for name, columns in primary.items() if len(columns) == 1}
+    several = {name: columns for name, columns in primary.items() if len(columns) > 1}
     for name, table in database.tables.items():
+        for other, columns in several.items():
+            if other != name and set(columns) <= set(table.columns):
+                yield ForeignKey(name, columns, other)
         for column in table.columns:
-            by_table = [other for other in primary if _ends_in(column, *_references_to(other))]
-            by_key = [other for other, key in primary.items() if _ends_in(column, key)]
-            if column == primary.get(name):  # Tables of equal rows may share their primary key.
+            by_table = [other for other in single if _ends_in(column, *_references_to(other))]
+            by_key = [other for other, key in single.items() if _ends_in(column, key)]
+            if column == single.get(name):  # Tables of equal rows may share their primary key.
                 by_table, by_key = [other for other in by_table if other != name], []
-            elif column.lower() == "parent_id" and name in primary:
+            elif column.lower() == "parent_id" and name in single:
                 by_key = [name]
             refers_to = by_table or by_key
             if len(refers_to) == 1:
-                yield ForeignKey(name, column, refers_to[0])
+                yield ForeignKey(name, (column,), refers_to[0])
 
 
 def _references_to(table: str) -> tuple[str, str]:
@@ -256,16 +303,31 @@ def holds_dates(cells: Sequence[str]) -> bool:
     return bool(present) and is_date_column(present)
 
 
-def _check_unique(table: Table, name: str, column: str) -> None:
-    first: dict[str, int] = {}
-    for row, cell in enumerate(table.texts("data.primary_keys", column)):
-        value = without_fraction(cell)
-        if is_missing(cell) or value in first:
-            earlier = "" if is_missing(cell) else f", as in row {table.line(first[value])}"
+Value = tuple[str, ...]
+
+
+def _values(table: Table, argument: str, columns: Sequence[str]) -> list[Value | None]:
+    """Return the value of a key in each row, None if a cell of it is missing."""
+    cells = [table.texts(argument, column) for column in columns]
+    return [
+        None if any(map(is_missing, row)) else tuple(map(without_fraction, row))
+        for row in zip(*cells, strict=True)
+    ]
+
+
+def _described(table: Table, columns: Sequence[str], row: int) -> str:
+    return " and ".join(table.cell(column, row) for column in columns)
+
+
+def _check_unique(table: Table, name: str, columns: Sequence[str]) -> None:
+    first: dict[Value, int] = {}
+    for row, value in enumerate(_values(table, "data.primary_keys", columns)):
+        if value is None or value in first:
+            earlier = "" if value is None else f", as in row {table.line(first[value])}"
             raise ArgumentError(
                 "data.primary_keys",
-                expected=f"a different value of {name}.{column} in each row",
-                got=table.cell(column, row) + earlier,
+                expected=f"a different value of {name}.{'+'.join(columns)} in each row",
+                got=_described(table, columns, row) + earlier,
                 remedy="correct this row, or name another column with --data.primary_keys",
             )
         first[value] = row
@@ -278,35 +340,43 @@ class References(NamedTuple):
     parent: Integers
 
 
-def references(tables: Mapping[str, Table], keys: Keys, key: ForeignKey) -> References:
+def references(
+    tables: Mapping[str, Table], keys: Keys, key: ForeignKey, dangling: Dangling
+) -> References:
     """Return the rows that a foreign key connects; missing values refer to nothing.
 
     Raises:
-        ArgumentError: a value is not in the primary key; names the number of such rows and one.
+        ArgumentError: a value is not in the primary key and ``dangling`` is "error"; names the
+            number of such rows and one.
     """
-    parent_column = keys.primary[key.refers_to]
-    parents = tables[key.refers_to].texts("data.primary_keys", parent_column)
-    row_of = {without_fraction(cell): row for row, cell in enumerate(parents)}
+    parent_columns = keys.primary[key.refers_to]
+    parents = _values(tables[key.refers_to], "data.primary_keys", parent_columns)
+    row_of = {value: row for row, value in enumerate(parents)}
     table = tables[key.table]
-    cells = table.texts("data.foreign_keys", key.column)
+    values = _values(table, "data.foreign_keys", key.columns)
     pairs: list[tuple[int, int]] = []
-    dangling: list[int] = []
-    for row, cell in enumerate(cells):
-        if is_missing(cell):
+    unmatched: list[int] = []
+    for row, value in enumerate(values):
+        if value is None:
             continue
-        parent = row_of.get(without_fraction(cell))
+        parent = row_of.get(value)
         if parent is None:
-            dangling.append(row)
+            unmatched.append(row)
         else:
             pairs.append((row, parent))
-    if dangling:
+    if unmatched and dangling == "missing":
+        log.info(
+            f"{key.name}: {len(unmatched):,} of {len(values):,} rows refer to no row of "
+            f"{key.refers_to}, which is read as a missing value"
+        )
+    elif unmatched:
         raise ArgumentError(
             "data.foreign_keys",
-            expected=f"values of {key.refers_to}.{parent_column} in {key.name}",
-            got=f"{len(dangling):,} of {len(cells):,} rows that refer to no row, such as "
-            f"{table.cell(key.column, dangling[0])}",
-            remedy="add the missing rows, clear these cells, or name the keys yourself with "
-            "--data.foreign_keys",
+            expected=f"values of {key.refers_to}.{'+'.join(parent_columns)} in {key.name}",
+            got=f"{len(unmatched):,} of {len(values):,} rows that refer to no row, such as "
+            f"{_described(table, key.columns, unmatched[0])}",
+            remedy="add the missing rows, read these cells as missing with --data.dangling "
+            "missing, or name the keys yourself with --data.foreign_keys",
         )
     return References(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
 
@@ -361,15 +431,15 @@ def check_acyclic(child: Integers, parent: Integers, num_rows: int, describe: An
 
 def note_keys(keys: Keys, database: Database, depths: Mapping[str, int]) -> None:
     """Log the keys, the time columns, and how deep a table refers to itself."""
+    shown = {name: "+".join(columns) for name, columns in keys.primary.items()}
     for name in database.tables:
         foreign = [
-            f"{key.column} = {key.refers_to}.{keys.primary[key.refers_to]}"
+            f"{'+'.join(key.columns)} = {key.refers_to}.{shown[key.refers_to]}"
             + (f" (refers to itself, {depths[key.name]} deep)" if key.name in depths else "")
             for key in keys.foreign
             if key.table == name
         ]
         log.info(
-            f"{name}: {len(database.tables[name]):,} rows, primary key "
-            f"{keys.primary.get(name, 'none')}, foreign keys {', '.join(foreign) or 'none'}, "
-            f"time {keys.times.get(name, 'none')}"
+            f"{name}: {len(database.tables[name]):,} rows, primary key {shown.get(name, 'none')}, "
+            f"foreign keys {', '.join(foreign) or 'none'}, time {keys.times.get(name, 'none')}"
         )
