@@ -169,7 +169,7 @@ BESIDE = {
             " --out ionic-liquids-without",
         ),
         "ionic-liquids-rows": (
-            "rows split at random, one fold, as in Jian et al., but with validation rows of its own",
+            "rows split at random as in Jian et al., but with validation rows; one fold",
             "edgewise train ionic-liquids-co2 --data.split random --out ionic-liquids-rows",
         ),
     },
