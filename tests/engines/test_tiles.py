@@ -194,6 +194,7 @@ def test_a_class_that_the_table_does_not_have_is_refused() -> None:
             tiles_attend.operator(*operator_arguments(index=changed))
 
 
+@pytest.mark.slow
 @OPCHECK
 def test_places_whose_differences_have_no_class_are_refused() -> None:
     """Of any pair, an edge or not, as biases are read between the runs, too."""

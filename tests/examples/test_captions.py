@@ -76,6 +76,7 @@ def test_the_baseline_reads_most_digits() -> None:
     assert sum(right) > 50, "1,500 training digits; chance is below 1 in 100"
 
 
+@pytest.mark.slow
 @needs("MNIST")
 def test_pictures_show_what_their_captions_say() -> None:
     images, labels = read_mnist("test")

@@ -312,6 +312,7 @@ def test_a_model_with_a_zeroed_output_is_found(tmp_path: Path) -> None:
     assert loss >= case_of("vit").below * constant
 
 
+@pytest.mark.slow
 def test_a_model_with_a_detached_attention_is_found(tmp_path: Path) -> None:
     def detach(model: nn.Module) -> None:
         for name, part in model.named_modules():

@@ -52,6 +52,7 @@ def test_the_lectures_hash_of_two_tokens() -> None:
     assert hash_buckets(3 * tokens, rotation, (4,)).tolist() == [3, 2], "length says nothing"
 
 
+@pytest.mark.slow
 def test_near_tokens_share_a_bucket_more_often() -> None:
     torch.manual_seed(0)
     turns = torch.randn(2000, 2, 2)

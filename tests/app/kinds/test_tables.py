@@ -469,6 +469,7 @@ def test_commands_and_reasons_name_cells(
     assert len(page.labels) == len(names)
 
 
+@pytest.mark.slow
 def test_a_number_is_predicted_from_another_table(tmp_path: Path) -> None:
     tables = town()
     tables["people"]["age"] = [str(20 + i) for i in range(40)]

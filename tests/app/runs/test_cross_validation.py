@@ -117,6 +117,7 @@ def test_data_with_one_split_have_no_folds(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_each_fold_of_several_seeds_is_evaluated_on_their_mean_prediction(
     recipe: Recipe, tmp_path: Path
 ) -> None:

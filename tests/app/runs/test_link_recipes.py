@@ -108,6 +108,7 @@ def test_a_lack_of_memory_is_an_error_before_the_work(friends, tastes, fanouts, 
             replace(data, fanouts=fanouts)._split(contents)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["links", "interactions"])
 def test_a_broken_run_goes_on_in_the_same_samples(name, friends, tastes, tmp_path, monkeypatch):
     data = replace(friends if name == "links" else tastes, fanouts=(2, 2))

@@ -89,6 +89,7 @@ def test_a_part_must_be_clearly_better_than_the_average(tmp_path):
     assert tuple(model.weights.tolist()) == CHOICES[AVERAGE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

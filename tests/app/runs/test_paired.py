@@ -82,6 +82,7 @@ def test_metrics_are_averaged_over_seeds(tmp_path: Path) -> None:
     assert torch.equal(runs.per_example_metrics(tmp_path)["target"], targets.double())
 
 
+@pytest.mark.slow
 def test_metrics_of_folds_are_those_of_the_mean_prediction(tmp_path: Path) -> None:
     pytest.importorskip("rdkit", reason="RDKit is not installed (the extra chem)")
     rows = [f"{'C' * count}O,{count}" for count in range(1, 13)]

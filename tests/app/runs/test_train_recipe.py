@@ -196,6 +196,7 @@ def test_resuming_as_another_recipe(tmp_path):
         train(other, tmp_path / "run", resume=True)
 
 
+@pytest.mark.slow
 def test_seeds_are_summarised_and_finished_ones_skipped(tmp_path, monkeypatch):
     from edgewise.app.train import TrainingModule
 

@@ -31,6 +31,7 @@ def test_esol() -> None:
     assert float(y.std()) == pytest.approx(2.0964, abs=1e-3)
 
 
+@pytest.mark.slow
 @needs("ionic_liquids")
 def test_no_ionic_liquid_is_in_two_splits() -> None:
     loaded = IonicLiquids().load()

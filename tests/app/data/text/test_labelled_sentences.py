@@ -128,6 +128,7 @@ def test_conllu_that_cannot_be_read():
         EWT(target="pos")
 
 
+@pytest.mark.slow
 @needs("UD_English-EWT")
 def test_ewt_has_the_published_numbers_of_sentences():
     sentences, _ = EWT().read_splits()
