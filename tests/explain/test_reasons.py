@@ -138,7 +138,7 @@ def test_the_parts_of_a_hybrid_run_are_named(
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("always:the fitted factor")
+@pytest.mark.filterwarnings("always:the weight of the network")
 def test_a_network_that_is_not_used_is_named(
     sentences: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
