@@ -109,7 +109,7 @@ class MaskedAutoencoder(nn.Module):
         nn.init.normal_(self.hidden_token, std=0.02)
         self.decoder_positions = _Sinusoids(patches.grid, decoder_width)
         self.decoder = decoder
-        self.side, self.channels = patches.project.kernel_size[0], patches.project.in_channels
+        self.side, self.channels = patch, channels
         self.predict = nn.Linear(decoder_width, self.side**2 * self.channels)
         self.num_visible, self.normalised = int(patches.num_patches * (1 - mask_ratio)), normalised
 

@@ -1,6 +1,6 @@
 """Vision Transformer on any graph of patches.
 
-Formula: linear embedding of patches; Transformer encoder; pooling; linear classifier
+Formula: linear map of patches, or convolutions; Transformer encoder; pooling; linear classifier
 Graph: complete by default, or any pattern over the patches in raster order
 Score: ``Dot`` (scaled dot product); each head projects all features
 Normalisation: softmax over the neighbourhood; layer norm before each sublayer
@@ -16,6 +16,7 @@ from torch import nn
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, complete, virtual
 from edgewise.layers import ClassToken, PatchEmbedding, Pool
+from edgewise.layers.patches import Stem
 from edgewise.layers.pooling import Pooling
 from edgewise.layers.transformer import Norm, Projections
 from edgewise.models.arguments import model_function
@@ -29,6 +30,7 @@ def vit(
     out_width: int,
     *,
     patch: int = 2,
+    stem: Stem = "linear",
     width: int = 64,
     depth: int = 4,
     heads: int = 4,
@@ -47,6 +49,8 @@ def vit(
     the class token attends to all patches, and all patches attend to it.
 
     Args:
+        stem: embedding of the patches, "linear" or "convolutions"; see
+            :class:`edgewise.layers.PatchEmbedding`. Convolutions are better with few images.
         pool: readout of the patch states, such as "mean", or "class" for a class token.
         position_std: standard deviation of the initial position vectors.
         graph: attention graph of the patches in raster order.
@@ -58,7 +62,7 @@ def vit(
         >>> model(torch.randn(2, 3, 32, 32)).shape
         torch.Size([2, 10])
     """
-    patches = PatchEmbedding(image_size, patch, channels, width)
+    patches = PatchEmbedding(image_size, patch, channels, width, stem=stem)
     class_token = [ClassToken(width)] if pool == "class" else []
     encoder = transformer_encoder(
         width,
