@@ -79,7 +79,7 @@ CONVOLUTIONS: Pictures = (
 RECURRENT: Pictures = (("a chain of 12 tokens", CHAIN),)
 
 MODEL_GRAPHS: dict[str, Pictures] = {
-    **dict.fromkeys(("gcn", "gcnii", "gat", "gatv2", "magna", "grand"), LOOPS),
+    **dict.fromkeys(("gcn", "gcnii", "residual_gcn", "gat", "gatv2", "magna", "grand"), LOOPS),
     **dict.fromkeys(("gnn", "graphsage", "gin", "monet", "graph_transformer"), PLAIN),
     **dict.fromkeys(("hgt", "rgcn", "triple_predictor", "typed_transformer"), PLAIN),
     "edge_transformer": PLAIN,

@@ -9,7 +9,7 @@ from edgewise import graphs
 from edgewise.models import NODE_MODELS
 
 REACH = {
-    **{name: {"depth": 3} for name in ("gnn", "gcn", "gcnii", "graphsage", "gin")},
+    **{name: {"depth": 3} for name in ("gnn", "gcn", "gcnii", "residual_gcn", "graphsage", "gin")},
     **{name: {"depth": 3} for name in ("graph_transformer", "rgcn", "hgt", "typed_transformer")},
     "gat": {},
     "gatv2": {},

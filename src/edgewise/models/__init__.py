@@ -82,6 +82,7 @@ from edgewise.models.pinsage import pinsage
 from edgewise.models.polynormer import polynormer
 from edgewise.models.reformer import reformer
 from edgewise.models.relational_transformer import relational_transformer
+from edgewise.models.residual_gcn import residual_gcn
 from edgewise.models.rgcn import rgcn
 from edgewise.models.rnn import rnn
 from edgewise.models.roberta import roberta
@@ -103,6 +104,7 @@ NODE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "gnn": gnn,
     "gcn": gcn,
     "gcnii": gcnii,
+    "residual_gcn": residual_gcn,
     "graphsage": graphsage,
     "gin": gin,
     "gat": gat,
@@ -329,6 +331,7 @@ __all__ = [
     "polynormer",
     "reformer",
     "relational_transformer",
+    "residual_gcn",
     "rgcn",
     "rnn",
     "roberta",

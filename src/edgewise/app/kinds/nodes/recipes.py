@@ -195,10 +195,10 @@ polynormer_minesweeper = replace(
 gcn_minesweeper = replace(
     polynormer_minesweeper,
     name="gcn-minesweeper",
-    summary="GCN on minesweeper, or with --model another network without edge features",
-    model=partial(models.gcn, width=64, depth=5, dropout=0.2),
+    summary="Deep GCN with residuals and norms on minesweeper, or on tolokers with --data.name",
+    model=partial(models.residual_gcn, width=64, depth=12, dropout=0.2),
     optimizer=OptimizerSettings("adam", lr=0.01),
-    trainer=TrainerSettings(epochs=300, monitor="val/roc_auc", mode="max"),
+    trainer=TrainerSettings(epochs=1000, monitor="val/roc_auc", mode="max"),
 )
 
 nodes = Recipe(
