@@ -60,8 +60,9 @@ This page lists the results of all recipes, compared with simple baselines and p
   the results of several seeds are first averaged for each example. *Not measured* means that
   baselines exist but were not run. The cell is empty for variants, and for tasks without a simple
   method.
-- **published**: a published result on the same data by the same protocol, and its source. *Not
-  reached* means that ours is worse. *None* means that no published result is comparable.
+- **published**: a published result on the same data and split, and its source; the rule for the
+  epoch may differ. *Not reached* means that ours is worse. *None* means that no published result is
+  comparable.
 - **protocol**: split sizes (training / validation / test), rule that chooses the epoch, and seeds
   or folds.
 - **minutes**: processor time on one core for training, validation and test of all seeds or folds.
@@ -126,7 +127,8 @@ BESIDE = {
     },
     "grand-cora": {
         "grand-citeseer": (
-            "public split of CiteSeer, the paper's settings; published: 75.4 ± 0.4 %; seeds 0 to 9",
+            "public split of CiteSeer, the authors' hops, views, temperature, weight and learning "
+            "rate; published: 75.4 ± 0.4 %; seeds 0 to 9",
             "edgewise train grand-cora --data.name CiteSeer --model.hops 2 --model.views 2"
             " --model.dropout 0.0 --task.temperature 0.3 --task.weight 0.7 --optimizer.lr 0.01"
             " --seeds 10 --out grand-citeseer",

@@ -63,4 +63,4 @@ def _funnel(layer: Layer, fitted: int) -> Recipe:
 
 gat_match = _funnel("gat", 100)
 gcn_match = _funnel("gcn", 70)
-gin_match = _funnel("gin", 39)
+gin_match = _funnel("gin", 77)

@@ -34,7 +34,7 @@ sketches = Recipe(
     trainer=TrainerSettings(epochs=40, monitor="val/accuracy", clip_norm=1.0),
     protocol=Protocol(
         ("test/accuracy",),
-        "none (72.8 % in Xu et al., 2019, with 1,000 sketches of each category)",
+        "none (72.8 % in Xu et al., 2019, for 345 categories with 1,000 sketches of each)",
         "150 categories, 15 / 5 / 5 sketches of each; best of 40 epochs by validation",
         seeds=3,
     ),

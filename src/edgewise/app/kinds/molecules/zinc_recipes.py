@@ -14,12 +14,12 @@ from edgewise.app.train.schedule import CosineSchedule
 from edgewise.app.train.tasks.regression import Regression
 
 BY = "10,000 / 1,000 / 1,000 molecules; best of 32 epochs by validation"
-_SMALL = "(Tailor et al., 2022; 100,000 weights)"
+_SMALL = "(Dwivedi et al., 2020; 4 layers)"
 _LARGE = "(Dwivedi et al., 2020; 16 layers)"
 
 
-def _published(value: str) -> str:
-    return f"none (on the molecules of ZINC-12k, up to 2,000 epochs: {value})"
+def _published(value: str, epochs: str = "2,000") -> str:
+    return f"none (on the molecules of ZINC-12k, up to {epochs} epochs: {value})"
 
 
 gin_zinc = Recipe(
@@ -31,7 +31,9 @@ gin_zinc = Recipe(
     optimizer=OptimizerSettings("adamw", lr=1e-3, weight_decay=0.01),
     schedule=CosineSchedule(warmup=0.05),
     trainer=TrainerSettings(epochs=32, monitor="val/mae", mode="min", clip_norm=5.0),
-    protocol=Protocol(("test/mae",), _published(f"0.387 {_SMALL}, 0.526 {_LARGE}"), BY, seeds=3),
+    protocol=Protocol(
+        ("test/mae",), _published(f"0.387 {_SMALL}, 0.526 {_LARGE}", "1,000"), BY, seeds=3
+    ),
 )
 
 gat_zinc = replace(
@@ -39,7 +41,9 @@ gat_zinc = replace(
     name="gat-zinc",
     summary="Graph attention network on ZINC, without bond types",
     model=partial(models.graph_gat, head_width=16, heads=8, depth=5, dropout=0.0),
-    protocol=Protocol(("test/mae",), _published(f"0.475 {_SMALL}, 0.384 {_LARGE}"), BY, seeds=3),
+    protocol=Protocol(
+        ("test/mae",), _published(f"0.475 {_SMALL}, 0.384 {_LARGE}", "1,000"), BY, seeds=3
+    ),
 )
 
 laplacian_zinc = replace(
@@ -48,7 +52,9 @@ laplacian_zinc = replace(
     summary="Graph Transformer on ZINC, with Laplacian eigenvectors and bond types",
     model=partial(models.laplacian_transformer, width=64, depth=4),
     data=ZINC(),
-    protocol=Protocol(("test/mae",), _published("0.226 (Dwivedi and Bresson, 2020)"), BY, seeds=3),
+    protocol=Protocol(
+        ("test/mae",), _published("0.226 (Dwivedi and Bresson, 2020)", "1,000"), BY, seeds=3
+    ),
 )
 
 graphormer_zinc = replace(
@@ -59,7 +65,10 @@ graphormer_zinc = replace(
     data=ZINC(),
     trainer=replace(gin_zinc.trainer, epochs=60),
     protocol=Protocol(
-        ("test/mae",), _published("0.122 (Ying et al., 2021)"), BY.replace("32", "60"), seeds=3
+        ("test/mae",),
+        _published("0.122 (Ying et al., 2021)", "10,000"),
+        BY.replace("32", "60"),
+        seeds=3,
     ),
 )
 

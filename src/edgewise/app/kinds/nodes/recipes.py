@@ -157,25 +157,28 @@ rgcn_aifb = Recipe(
     ),
 )
 
-gated_gcn_minesweeper = Recipe(
-    name="gated-gcn-minesweeper",
-    summary="GatedGCN on minesweeper, or on tolokers with --data.name; --folds: all ten splits",
-    model=partial(models.gated_gcn, width=64, depth=10, position="none", pool="none", dropout=0.2),
-    data=Heterophilous(),
+gcn_minesweeper = Recipe(
+    name="gcn-minesweeper",
+    summary="Deep GCN with residual maps on minesweeper, or --data.name tolokers; --folds: 3 splits",
+    model=partial(models.residual_gcn, width=64, depth=12, dropout=0.2),
+    data=Heterophilous(folds=3),
     task=Classification(),
-    optimizer=OptimizerSettings("adam", lr=3e-3),
-    schedule=CosineSchedule(warmup=0.05),
-    trainer=TrainerSettings(epochs=300, monitor="val/roc_auc", mode="max", clip_norm=1.0),
+    optimizer=OptimizerSettings("adam", lr=0.01),
+    schedule=ConstantSchedule(),
+    trainer=TrainerSettings(epochs=1000, monitor="val/roc_auc", mode="max"),
     protocol=Protocol(
-        ("test/roc_auc",), "none", "the ten published splits; best epoch by validation", folds=True
+        ("test/roc_auc",),
+        "0.9786 ± 0.0024 (Luo et al., 2024; 2,000 epochs)",
+        "the first three of the published splits, as in Luo et al.; best epoch by validation",
+        folds=True,
     ),
 )
 
 polynormer_minesweeper = replace(
-    gated_gcn_minesweeper,
+    gcn_minesweeper,
     name="polynormer-minesweeper",
     # The authors train width 512 (64 per head) for 100 local and 2,000 global epochs.
-    summary="Small Polynormer on minesweeper, or --data.name tolokers; --folds: all ten splits",
+    summary="Small Polynormer on minesweeper, or on tolokers with --data.name tolokers",
     model=partial(
         models.polynormer,
         width=64,
@@ -187,18 +190,13 @@ polynormer_minesweeper = replace(
         dropout=0.3,
         input_dropout=0.2,
     ),
+    data=Heterophilous(),
     optimizer=OptimizerSettings("adam", lr=1e-3),
-    schedule=ConstantSchedule(),
-    trainer=TrainerSettings(epochs=1000, monitor="val/roc_auc", mode="max"),
-)
-
-gcn_minesweeper = replace(
-    polynormer_minesweeper,
-    name="gcn-minesweeper",
-    summary="Deep GCN with residuals and norms on minesweeper, or on tolokers with --data.name",
-    model=partial(models.residual_gcn, width=64, depth=12, dropout=0.2),
-    optimizer=OptimizerSettings("adam", lr=0.01),
-    trainer=TrainerSettings(epochs=1000, monitor="val/roc_auc", mode="max"),
+    protocol=Protocol(
+        ("test/roc_auc",),
+        "0.9746 (Deng et al., 2024; width 512, 2,100 epochs)",
+        "the first of the ten published splits; best epoch by validation",
+    ),
 )
 
 nodes = Recipe(
