@@ -75,11 +75,11 @@ MOST_COPIED = 8 * NODES_AT_ONCE
 
 
 class Claim(NamedTuple):
-    """Words for an answer whose score is not a probability, such as a suggested link.
+    """Words for an answer that is no class or number of the input, such as a suggested link.
 
     Attributes:
         text: what the reasons are evidence for, such as "a link between Ann and Bob".
-        score: name of the sigmoid of the score.
+        score: name of the number shown: the sigmoid of the log-odds, or the score itself.
         note: what this number means.
 
     Example:

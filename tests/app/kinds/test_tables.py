@@ -177,14 +177,17 @@ def test_keys_of_several_columns(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         for row in range(rows.first["flights"], rows.first["flights"] + 6)
     }
     assert list(winds.values()) == [
-        *(["weather.wind of A, 1"], ["weather.wind of B, 1"], ["weather.wind of A, 2"]),
-        *([], ["weather.wind of A, 1"], []),
+        *(["weather.wind of A+1"], ["weather.wind of B+1"], ["weather.wind of A+2"]),
+        *([], ["weather.wind of A+1"], []),
     ]
     # Columns that are no key by themselves have cells.
     assert "flights.origin of f0" in cells_of_row(batch.database, rows.first["flights"])
     got = "4 of 24 rows that refer to no row, such as 'B' in row 5 of flights.csv and '2' in row 5"
     with refused("data.foreign_keys", expected="weather.origin+hour", got=got, remedy="missing"):
         replace(hours, dangling="error").load()
+    reversed_columns = replace(hours, foreign_keys=("flights.hour+origin=weather",))
+    with refused("data.foreign_keys", expected="weather", got="20 of 24", remedy="origin+hour"):
+        reversed_columns.load()
     one = replace(hours, foreign_keys=("flights.origin=weather",))
     with refused("data.foreign_keys", expected="a column for each", got="origin", remedy="+"):
         one.load()
@@ -192,6 +195,12 @@ def test_keys_of_several_columns(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         "data.primary_keys", expected="a column of weather.csv", got="'winds'", remedy="'wind'"
     ):
         replace(hours, primary_keys=("weather.origin+winds",)).load()
+    sales = {"origin": ["A", "A", "B"], "hour": ["1", "2", "1"], "sold": ["1", "2", "3"]}
+    unmatched = {"origin": ["C"] * 4, "hour": ["1"] * 4, "x": ["1", "2", "3", "4"]}
+    shared = write(tmp_path / "shared", {**HOURS, "sales": sales, "unmatched": unmatched})
+    both = (*hours.primary_keys, "sales.origin+hour")
+    keys = find_keys(read_database(str(shared)), both, (), (), ("flights", "late"))
+    assert [key.table for key in keys.foreign] == ["flights", "flights"]
     twice = replace(hours, primary_keys=("weather.hour+hour",))
     got = "'1' in row 4 of weather.csv and '1' in row 4 of weather.csv, as in row 2"
     with refused("data.primary_keys", expected="weather.hour+hour", got=got, remedy="correct"):

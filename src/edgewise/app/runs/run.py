@@ -62,7 +62,7 @@ class Run:
     Attributes:
         path: run folder. No file outside it is read.
         recipe: recipe that the run was trained with.
-        model: ``nn.Module`` with the best weights, in evaluation mode.
+        model: ``nn.Module`` with the weights of the kept epoch, in evaluation mode.
         predictor: predictor for the kind of data and task of the run.
 
     Example:

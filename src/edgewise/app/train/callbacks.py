@@ -121,7 +121,7 @@ class MovingAverage(WeightAveraging):
 
 class LastAverage(Callback):
     """Mean of the weights at the ends of the last ``count`` epochs (Vaswani et al., 2017, section
-    6.1), which validation and the saved best weights use.
+    6.1), which validation and the saved weights use.
     """
 
     def __init__(self, count: int) -> None:

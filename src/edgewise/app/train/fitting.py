@@ -69,7 +69,7 @@ def fit(
 
     Args:
         model: called as ``model(*batch.inputs, **batch.keywords)``. After training, it has the
-            weights of this epoch.
+            weights of the kept epoch.
         task: loss and metrics.
         loaders: a list of batches, or a loader with a length such as PyTorch's DataLoader, for each
             of ``train``, ``val`` and ``test``. Batches are :class:`~edgewise.app.train.Batch`,

@@ -79,7 +79,7 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """Path of the best weights of a finished run."""
+        """Path of the weights of the kept epoch of a finished run."""
         return self.path / WEIGHTS
 
     def refuse_existing(self, *, resumable: bool = True) -> None:

@@ -68,7 +68,7 @@ def _record(splits: Splits) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def check_same_preprocessing(folder: RunFolder, splits: Splits) -> None:
     """Raise ArgumentError unless the data have the properties that the run folder stores: ids,
-    labels, scales, and the graph of a run on one graph. Numbers may differ by rounding.
+    names of classes, scales, and the graph of a run on one graph. Numbers may differ by rounding.
     """
     if not folder.has(PREPROCESSING):
         return

@@ -309,7 +309,7 @@ export function showReasons(data) {
       const bar = html("i");
       bar.style.width = `${(100 * Math.abs(value)) / largest}%`;
       bar.style.background = signed() ? colour(value) : "var(--edge)";
-      const item = html("li", { title: part }, bar, html("span", { textContent: brief(part) }), html("span", { textContent: rounded(value) }));
+      const item = html("li", { title: part }, bar, html("span", { textContent: reasons.drawing === "graph" ? brief(part) : part }), html("span", { textContent: rounded(value) }));
       return item;
     });
     const section = html("section", {}, html("h3", { textContent: title }), items.length ? html("ol", {}, ...items) : html("p", { textContent: "none" }));

@@ -14,8 +14,8 @@ from edgewise.app.train.schedule import CosineSchedule
 
 RANKED = Protocol(
     ("test/recall@20", "test/ndcg@20"),
-    "0.1830, 0.1554 (LightGCN, epoch chosen by test recall; He et al., 2020), 0.1849, 0.1518 (GF-CF with "
-    "α = 0.3; Shen et al., 2021), 0.1920, 0.1597 (BSPM; Choi et al., 2023)",
+    "0.1830, 0.1554 (LightGCN, epoch chosen by test recall; He et al., 2020), 0.1849, 0.1518 "
+    "(GF-CF with α = 0.3; Shen et al., 2021), 0.1920, 0.1597 (BSPM; Choi et al., 2023)",
     "LightGCN's split, all items ranked; best epoch by recall of a fifth of the training "
     "interactions of 1,000 users",
     seeds=3,

@@ -159,7 +159,7 @@ rgcn_aifb = Recipe(
 
 gcn_minesweeper = Recipe(
     name="gcn-minesweeper",
-    summary="Deep GCN with residual maps on minesweeper, or --data.name tolokers; --folds: 3 splits",
+    summary="Deep GCN with residuals on minesweeper, or --data.name tolokers; --folds: 3 splits",
     model=partial(models.residual_gcn, width=64, depth=12, dropout=0.2),
     data=Heterophilous(folds=3),
     task=Classification(),

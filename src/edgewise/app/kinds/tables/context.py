@@ -120,7 +120,7 @@ class Rows:
         name, index = self.local(row)
         if name in self.keys.primary:
             columns = self.tables[name].columns
-            return ", ".join(columns[column][index] for column in self.keys.primary[name])
+            return "+".join(columns[column][index] for column in self.keys.primary[name])
         return f"row {self.tables[name].line(index)}"
 
     def _order(self, parent: Integers, rank: Integers) -> Integers:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from edgewise._utils.errors import ArgumentError, unknown_name
+from edgewise._utils.errors import ArgumentError, message_of, unknown_name
 from edgewise._utils.ragged import runs_and_positions
 from edgewise.app.files.dates import is_date_column
 from edgewise.app.files.reading import log
@@ -122,7 +122,9 @@ def find_keys(
         declared = {
             name: columns
             for name, columns in database.primary.items()
-            if name in tables and set(columns) <= set(tables[name].columns)
+            if name in tables
+            and set(columns) <= set(tables[name].columns)
+            and _identifies_rows(tables[name], name, columns)
         }
         primary_keys = declared or {
             name: (column,)
@@ -249,12 +251,20 @@ def _foreign_keys(
     several = {name: columns for name, columns in primary.items() if len(columns) > 1}
     for name, table in database.tables.items():
         for other, columns in several.items():
-            if other != name and set(columns) <= set(table.columns):
+            # Tables of equal rows may share their primary key.
+            shares = set(columns) == set(primary.get(name, ()))
+            if other == name or shares or not set(columns) <= set(table.columns):
+                continue
+            values, parents = (
+                _values(tables, "data.foreign_keys", columns)
+                for tables in (table, database.tables[other])
+            )
+            if set(values) & set(parents) - {None}:
                 yield ForeignKey(name, columns, other)
         for column in table.columns:
             by_table = [other for other in single if _ends_in(column, *_references_to(other))]
             by_key = [other for other, key in single.items() if _ends_in(column, key)]
-            if column == single.get(name):  # Tables of equal rows may share their primary key.
+            if column == single.get(name):
                 by_table, by_key = [other for other in by_table if other != name], []
             elif column.lower() == "parent_id" and name in single:
                 by_key = [name]
@@ -333,6 +343,16 @@ def _check_unique(table: Table, name: str, columns: Sequence[str]) -> None:
         first[value] = row
 
 
+def _identifies_rows(table: Table, name: str, columns: Sequence[str]) -> bool:
+    """Return whether a declared key has another value in each row; SQLite allows missing ones."""
+    try:
+        _check_unique(table, name, columns)
+    except ArgumentError as error:
+        log.info(f"the declared primary key is not used: {message_of(error)}")
+        return False
+    return True
+
+
 class References(NamedTuple):
     """Pairs of rows that a foreign key connects: the row that refers, and the row it refers to."""
 
@@ -364,7 +384,7 @@ def references(
             unmatched.append(row)
         else:
             pairs.append((row, parent))
-    if unmatched and dangling == "missing":
+    if unmatched and pairs and dangling == "missing":
         log.info(
             f"{key.name}: {len(unmatched):,} of {len(values):,} rows refer to no row of "
             f"{key.refers_to}, which is read as a missing value"
@@ -375,8 +395,9 @@ def references(
             expected=f"values of {key.refers_to}.{'+'.join(parent_columns)} in {key.name}",
             got=f"{len(unmatched):,} of {len(values):,} rows that refer to no row, such as "
             f"{_described(table, key.columns, unmatched[0])}",
-            remedy="add the missing rows, read these cells as missing with --data.dangling "
-            "missing, or name the keys yourself with --data.foreign_keys",
+            remedy="add the missing rows, or name the keys yourself with --data.foreign_keys, "
+            f"columns in the order of {'+'.join(parent_columns)}"
+            + (", or read these cells as missing with --data.dangling missing" if pairs else ""),
         )
     return References(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
 
