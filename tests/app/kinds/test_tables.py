@@ -168,6 +168,8 @@ def test_keys_of_several_columns(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         keys = Keys.read(hours.load().preprocessing["keys"])
     assert keys == Keys.read(named.load().preprocessing["keys"])
     assert keys.foreign == (("flights", ("origin", "hour"), "weather"),)
+    reordered = replace(hours, foreign_keys=("flights.hour+origin=weather.hour+origin",))
+    assert Keys.read(reordered.load().preprocessing["keys"]) == keys
     assert "foreign keys origin+hour = weather.origin+hour, time none" in caplog.text
     assert "flights.origin+hour: 4 of 24 rows refer to no row of weather" in caplog.text
     batch = named.load().train.make(torch.arange(3))

@@ -63,6 +63,21 @@ def test_the_trunk_is_that_of_the_run_and_the_head_is_not(tmp_path: Path) -> Non
         assert torch.equal(after[name], scratch[name]), name
 
 
+def test_a_run_with_a_forest_gives_its_network(tmp_path: Path) -> None:
+    rows = [f"{text},{'long' if len(text) > 4 else 'short'}" for text in 3 * SMILES]
+    (tmp_path / "mine.csv").write_text("\n".join(["smiles,size", *rows]))
+    data = {"data.path": str(tmp_path / "mine.csv"), "data.descriptors": False, "data.val": 0.4}
+    recipe = with_values(find("molecules"), SIZES | data)
+    train(recipe, tmp_path / "before")
+    start = {"from": str(tmp_path / "before"), "optimizer.lr": 0.0, "trainer.ema_decay": 0.0}
+    train(with_values(recipe, start), tmp_path / "after")
+    before, after = weights(tmp_path / "before"), weights(tmp_path / "after")
+    shared = [name for name in after if not name.startswith("head.") and "running" not in name]
+    assert len(shared) > 10
+    for name in shared:
+        assert torch.equal(after[name], before[f"network.{name}"]), name
+
+
 @pytest.mark.slow
 def test_the_head_may_be_trained_first(tmp_path: Path) -> None:
     train(carbons(tmp_path), tmp_path / "before")

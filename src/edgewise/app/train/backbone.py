@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 TRUNK = "trunk."
 """Prefix of the backbone parameters of a text model."""
-SCALED = "model."
-"""Prefix of the parameters of a model that is wrapped to rescale its outputs."""
+WRAPPED = ("model.", "network.")
+"""Prefixes of the parameters of a model whose outputs are rescaled or combined with a forest's."""
 HEAD = "head."
 """Prefix of the head parameters of a graph model."""
 
@@ -15,8 +15,12 @@ HEAD = "head."
 def trunk_names(names: Iterable[str]) -> dict[str, str]:
     """Map full names of backbone weights to names in the backbone; empty if it is unknown."""
     names = list(names)
-    scaled = [name for name in names if name.startswith(SCALED)]
-    inner_names = {name: name.removeprefix(SCALED) for name in scaled or names}
+    inner_names = {
+        name: name.removeprefix(prefix)
+        for prefix in WRAPPED
+        for name in names
+        if name.startswith(prefix)
+    } or {name: name for name in names}
     below = {
         n: short.removeprefix(TRUNK) for n, short in inner_names.items() if short.startswith(TRUNK)
     }

@@ -69,6 +69,7 @@ def _record(splits: Splits) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def check_same_preprocessing(folder: RunFolder, splits: Splits) -> None:
     """Raise ArgumentError unless the data have the properties that the run folder stores: ids,
     names of classes, scales, and the graph of a run on one graph. Numbers may differ by rounding.
+    The target of each example and the rows of other tables are not compared.
     """
     if not folder.has(PREPROCESSING):
         return
@@ -91,7 +92,9 @@ def check_same_preprocessing(folder: RunFolder, splits: Splits) -> None:
 def _are_same(value: Any, other: Any) -> bool:
     """Return whether tensors or JSON values are equal, floating-point numbers up to rounding."""
     if isinstance(value, Tensor) and isinstance(other, Tensor):
-        if value.shape != other.shape or not value.is_floating_point():
+        if value.shape != other.shape or value.dtype != other.dtype:
+            return False
+        if not value.is_floating_point():
             return value.equal(other)
         return value.allclose(other, rtol=1e-4, atol=1e-6, equal_nan=True)
     if isinstance(value, dict) and isinstance(other, dict):

@@ -36,6 +36,7 @@ from edgewise.app.kinds.tables.keys import (
     column_of,
     find_keys,
     note_keys,
+    references,
 )
 from edgewise.app.kinds.tables.shop import shop_tables, write_tables
 from edgewise.app.train.batches import Batch
@@ -135,6 +136,9 @@ class RelationalData(Data):
         table = tables[name]
         keys = find_keys(database, self.primary_keys, self.foreign_keys, self.times, (name, column))
         rows = Rows(tables, keys, self.dangling)
+        for key, link in zip(keys.foreign, rows.links, strict=True):
+            if not len(link.child):  # A key without any row is not dangling, but wrong.
+                references(tables, keys, key, "error")
         note_keys(keys, database, rows.depths)
         columns = find_columns(tables, keys, (name, column))
         is_missing = missing_cells(table, column, self.task_type)

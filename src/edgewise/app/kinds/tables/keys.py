@@ -174,7 +174,9 @@ def _named_foreign(
                 "key in data.primary_keys",
             )
         parent_name = "+".join(primary[table])
-        if parent_column not in ("", parent_name):
+        is_whole = parent_column in ("", parent_name)
+        refers_to_columns = primary[table] if is_whole else tuple(parent_column.split("+"))
+        if sorted(refers_to_columns) != sorted(primary[table]):
             raise ArgumentError(
                 "data.foreign_keys",
                 expected=f"a reference to {table}.{parent_name}, the primary key of {table}",
@@ -182,15 +184,16 @@ def _named_foreign(
                 remedy=f"write {column}={table}, or name another primary key with "
                 f"--data.primary_keys {refers_to}",
             )
-        key = ForeignKey(*columns_of(tables, "data.foreign_keys", column), table)
-        if len(key.columns) != len(primary[table]):
+        child, columns = columns_of(tables, "data.foreign_keys", column)
+        if len(columns) != len(refers_to_columns):
             raise ArgumentError(
                 "data.foreign_keys",
                 expected=f"a column for each of {table}.{parent_name}",
                 got=repr(text),
                 remedy="join the names of columns with +, as in flights.origin+hour=weather",
             )
-        yield key
+        column_for = dict(zip(refers_to_columns, columns, strict=True))
+        yield ForeignKey(child, tuple(column_for[name] for name in primary[table]), table)
 
 
 def _declared_foreign(
@@ -384,7 +387,7 @@ def references(
             unmatched.append(row)
         else:
             pairs.append((row, parent))
-    if unmatched and pairs and dangling == "missing":
+    if unmatched and dangling == "missing":
         log.info(
             f"{key.name}: {len(unmatched):,} of {len(values):,} rows refer to no row of "
             f"{key.refers_to}, which is read as a missing value"
@@ -395,9 +398,9 @@ def references(
             expected=f"values of {key.refers_to}.{'+'.join(parent_columns)} in {key.name}",
             got=f"{len(unmatched):,} of {len(values):,} rows that refer to no row, such as "
             f"{_described(table, key.columns, unmatched[0])}",
-            remedy="add the missing rows, or name the keys yourself with --data.foreign_keys, "
-            f"columns in the order of {'+'.join(parent_columns)}"
-            + (", or read these cells as missing with --data.dangling missing" if pairs else ""),
+            remedy="add the missing rows; read these cells as missing with --data.dangling missing "
+            "if other rows refer to one; or name the keys yourself with --data.foreign_keys, "
+            f"columns in the order of {'+'.join(parent_columns)}",
         )
     return References(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
 
