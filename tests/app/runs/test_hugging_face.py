@@ -237,6 +237,37 @@ def test_a_head_for_the_same_labels_is_kept(tmp_path, kind, recwarn):
     torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_steps_of_fine_tuning_are_those_of_transformers(tmp_path, kind):
+    """Without dropout, whose random numbers differ."""
+    name = f"{'Bert' if kind == 'bert' else 'Roberta'}ForSequenceClassification"
+    start = saved(tmp_path / "theirs", kind, name)
+    recipe = labels(tmp_path, start, **{"model.dropout": 0.0, "task.dropout": 0.0})
+    model, splits = prepare(recipe)
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    other = getattr(transformers, name).from_pretrained(start, **none)
+    losses = []
+    for trained in (model, other):
+        trained.train()
+        optimizer = recipe.optimizer.build(trained)
+        losses.append([])
+        for step in range(6):
+            batch = splits.train.make(torch.arange(8) + 8 * (step % 3))
+            if trained is model:
+                logits = model(*batch.inputs)
+            else:
+                tokens = batch.inputs[0].padded(special_id(splits.tokenizer, "pad"))
+                logits = other(tokens.ids, attention_mask=tokens.mask).logits
+            loss = recipe.task.loss(logits, batch.target)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(trained.parameters(), recipe.trainer.clip_norm)
+            optimizer.step()
+            losses[-1].append(float(loss.detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert abs(losses[0][0] - losses[0][3]) > 1e-4, "the steps would not show"
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:not loaded")
 def test_several_labels_and_numbers_begin_from_a_folder(tmp_path):
