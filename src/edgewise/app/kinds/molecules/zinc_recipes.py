@@ -86,9 +86,7 @@ gated_gcn_zinc = replace(
     name="gated-gcn-zinc",
     summary="GatedGCN on ZINC with the GNN+ recipe: residuals, norms, FFN and random walks",
     model=partial(models.gated_gcn, width=70, depth=9, dropout=0.05),
-    protocol=Protocol(
-        ("test/mae",), _published("0.065 (Luo et al., 2025; GatedGCN+)"), BY, seeds=3
-    ),
+    protocol=Protocol(("test/mae",), _published("0.065 (Luo et al., 2025; GatedGCN+)"), BY),
 )
 
 grit_zinc = replace(
@@ -104,7 +102,7 @@ esa_zinc = replace(
     name="esa-zinc",
     summary="Edge-set attention on ZINC: bonds attend to bonds of the same atom, then to all",
     model=partial(models.esa, width=80, heads=8, blocks="MMSMSPS"),
-    protocol=Protocol(("test/mae",), "none (not published with these settings)", BY, seeds=3),
+    protocol=Protocol(("test/mae",), "none (not published with these settings)", BY),
 )
 
 token_gt_zinc = replace(
@@ -112,5 +110,5 @@ token_gt_zinc = replace(
     name="token-gt-zinc",
     summary="TokenGT on ZINC: atoms and bonds are tokens of a plain Transformer",
     model=partial(models.token_gt, width=80, depth=8, heads=8),
-    protocol=Protocol(("test/mae",), "none (not published with these settings)", BY, seeds=3),
+    protocol=Protocol(("test/mae",), "none (not published with these settings)", BY),
 )
