@@ -259,8 +259,8 @@ def _foreign_keys(
             if other == name or shares or not set(columns) <= set(table.columns):
                 continue
             values, parents = (
-                _values(tables, "data.foreign_keys", columns)
-                for tables in (table, database.tables[other])
+                _values(either, "data.foreign_keys", columns)
+                for either in (table, database.tables[other])
             )
             if set(values) & set(parents) - {None}:
                 yield ForeignKey(name, columns, other)
