@@ -63,6 +63,7 @@ def test_the_trunk_is_that_of_the_run_and_the_head_is_not(tmp_path: Path) -> Non
         assert torch.equal(after[name], scratch[name]), name
 
 
+@pytest.mark.slow
 def test_a_run_with_a_forest_gives_its_network(tmp_path: Path) -> None:
     rows = [f"{text},{'long' if len(text) > 4 else 'short'}" for text in 3 * SMILES]
     (tmp_path / "mine.csv").write_text("\n".join(["smiles,size", *rows]))
