@@ -133,6 +133,12 @@ BESIDE = {
             " --model.dropout 0.0 --task.temperature 0.3 --task.weight 0.7 --optimizer.lr 0.01"
             " --seeds 10 --out grand-citeseer",
         ),
+        "grand-cora-published": (
+            "the authors' learning rate of 0.01, constant, at most 5,000 epochs with patience 200; "
+            "seeds 0 to 4",
+            "edgewise train grand-cora --optimizer.lr 0.01 --schedule.floor 1 --trainer.epochs 5000"
+            " --trainer.patience 200 --seeds 5 --out grand-cora-published",
+        ),
     },
     **{
         name: {
@@ -443,12 +449,6 @@ BESIDE = {
 }
 """Baselines and variants of a recipe by name: description and command. The result is
 DIR/NAME.json, or the run folder DIR/NAME."""
-BESIDE["grand-cora"]["grand-cora-published"] = (
-    "the authors' learning rate of 0.01, constant, at most 5,000 epochs with patience 200; seeds 0 "
-    "to 4",
-    "edgewise train grand-cora --optimizer.lr 0.01 --schedule.floor 1 --trainer.epochs 5000"
-    " --trainer.patience 200 --seeds 5 --out grand-cora-published",
-)
 BESIDE["vit-cifar10"]["vit-cifar10-convolutions"] = (
     "with the convolutional tokenizer of compact Transformers, 177,354 weights; seeds 0 to 2",
     "edgewise train vit-cifar10 --model.stem convolutions --seeds 3 --out vit-cifar10-convolutions",

@@ -75,7 +75,7 @@ MOST_COPIED = 8 * NODES_AT_ONCE
 
 
 class Claim(NamedTuple):
-    """Words for an answer that is no class or number of the input, such as a suggested link.
+    """Words for an answer that is a suggestion, such as a link or an item for a user.
 
     Attributes:
         text: what the reasons are evidence for, such as "a link between Ann and Bob".

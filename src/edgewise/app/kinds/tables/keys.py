@@ -118,6 +118,8 @@ def find_keys(
     """
     tables = database.tables
     primary_keys = dict(_named_primary(tables, primary))
+    for name, columns in primary_keys.items():
+        _check_unique(tables[name], name, columns)
     if not primary:
         declared = {
             name: columns
@@ -131,8 +133,6 @@ def find_keys(
             for name, table in tables.items()
             if (column := _primary_key(name, table, target))
         }
-    for name, columns in primary_keys.items():
-        _check_unique(tables[name], name, columns)
     foreign_keys = list(_named_foreign(tables, primary_keys, foreign))
     if not foreign:
         # Names say less than a declaration, also if the declared key cannot be followed.
@@ -347,7 +347,9 @@ def _check_unique(table: Table, name: str, columns: Sequence[str]) -> None:
 
 
 def _identifies_rows(table: Table, name: str, columns: Sequence[str]) -> bool:
-    """Return whether a declared key has another value in each row; SQLite allows missing ones."""
+    """Return whether each row has a different value of a declared key, and log a key with missing
+    values, which SQLite allows.
+    """
     try:
         _check_unique(table, name, columns)
     except ArgumentError as error:
