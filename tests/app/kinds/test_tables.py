@@ -226,6 +226,28 @@ def test_declared_keys_of_several_columns(tmp_path: Path) -> None:
     assert keys.foreign == (("flights", ("place", "at"), "weather"),)
 
 
+def test_a_declared_key_with_missing_values_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("sqlalchemy")
+    with sqlite3.connect(tmp_path / "hours.db") as connection:
+        connection.executescript(
+            "create table weather (origin text, hour int, wind int, primary key (origin, hour));"
+            "create table flights (id text primary key, late text);"
+            "insert into weather values ('A', 1, 10), ('A', null, 20);"
+            "insert into flights values ('f0', 'yes');"
+        )
+    connection.close()
+    database = read_database(str(tmp_path / "hours.db"))
+    with caplog.at_level("INFO"):
+        keys = find_keys(database, (), (), (), ("flights", "late"))
+    assert keys.primary == {"flights": ("id",)}
+    assert "the declared primary key is not used" in caplog.text
+    assert "weather.origin+hour" in caplog.text
+    with refused("data.primary_keys", expected="weather.origin+hour", got="", remedy="correct"):
+        find_keys(database, ("weather.origin+hour",), (), (), ("flights", "late"))
+
+
 def cells_of_row(database: EncodedRows, row: int) -> list[str]:
     return database.cell_names(database.batch(np.array([row]), **FEW))
 
