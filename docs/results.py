@@ -205,6 +205,24 @@ BESIDE = {
             f"edgewise train sage-facebook --data.split_seed {seed} --out sage-facebook-{seed}",
         )
         for seed in (1, 2)
+    }
+    | {
+        "sage-facebook-network": (
+            "without features of the pair, settings tuned for this variant; seeds 0 to 2",
+            "edgewise train sage-facebook --model.overlap false --model.decoder network"
+            " --trainer.epochs 40 --seeds 3 --out sage-facebook-network",
+        ),
+    },
+    "lightgcn-gowalla": {
+        "lightgcn-gowalla-network": (
+            "without the filter; one seed",
+            "edgewise train lightgcn-gowalla --model.low_pass 0 --out lightgcn-gowalla-network",
+        ),
+        "lightgcn-gowalla-filter": (
+            "a weight with which only the filter counts",
+            "edgewise train lightgcn-gowalla --model.low_pass 1e6 --trainer.epochs 1"
+            " --out lightgcn-gowalla-filter",
+        ),
     },
     "gps-rings": {
         "distance-rings": (
@@ -472,7 +490,7 @@ ADDED = {
     "model.output_hops": "propagation of the outputs",
 }
 """Fields of recipes whose models are hybrids, and what they add to the architecture."""
-BASELINE, NOT_MEASURED = "baseline", "not measured"
+BASELINE = "baseline"
 _PROPAGATION = {
     f"{name}-cora": {"network": f"{name}-cora-without", "": BASELINE}
     for name in ("magna", "gps", "exphormer", "graph-bert")
@@ -480,14 +498,14 @@ _PROPAGATION = {
 PARTS = {
     "sst2": {"network": "sst2-network", "naive Bayes": "sst2-naive-bayes"},
     "ionic-liquids-co2": {"network": "ionic-liquids-without", "": BASELINE},
-    "sage-facebook": {"network": NOT_MEASURED, "": BASELINE},
+    "sage-facebook": {"network": "sage-facebook-network", "": BASELINE},
     "lightgcn-gowalla": {
-        "network": "recall@20 0.164, one seed",
-        "filter": "recall@20 0.1915 ([notes](notes.md#how-to))",
+        "network": "lightgcn-gowalla-network",
+        "filter": "lightgcn-gowalla-filter",
     },
     **_PROPAGATION,
 }
-"""Parts of hybrid models alone: by recipe, a variant in BESIDE, BASELINE, or a result as text."""
+"""Parts of hybrid models alone: by recipe, a variant in BESIDE or BASELINE."""
 
 BASELINES = "baselines"
 """Key of the baselines in results.json: by recipe, with the fields of the data."""
@@ -501,7 +519,10 @@ def measured_again(recipe: Recipe, folder: RunFolder, train: bool) -> Any:
         runs.measure(recipe, folder.path, resume=folder.has(RECIPE))
     if not folder.has(METRICS):
         return None
-    measurement = {"recipe": folder.read_json(RECIPE), "metrics": folder.read_metrics()}
+    measurement: dict[str, Any] = {
+        "recipe": folder.read_json(RECIPE),
+        "metrics": folder.read_metrics(),
+    }
     notes = (parts_note(run) for run in (folder, RunFolder(folder.path / "seed-0")))
     if note := next(filter(None, notes), ""):
         measurement["parts"] = note.partition(": ")[2].partition(" (")[0]
@@ -537,14 +558,11 @@ def parts_alone(recipe: Recipe, measured: Measured, baseline: str) -> str:
     """Return the results of the parts of a hybrid model alone; empty for other models."""
     assert recipe.protocol is not None
     cells = []
-    for part, where in PARTS.get(recipe.name, {}).items():
-        result = where
-        if where in BESIDE.get(recipe.name, {}):
-            result = NOT_MEASURED
-            if where in measured and has_numbers(measured[where], recipe.protocol.metrics):
-                result = numbers(measured[where]["metrics"], recipe.protocol.metrics)
-        elif where == BASELINE:
-            result = baseline or NOT_MEASURED
+    for part, name in PARTS.get(recipe.name, {}).items():
+        result = baseline if name == BASELINE else ""
+        if name in measured and has_numbers(measured[name], recipe.protocol.metrics):
+            result = numbers(measured[name]["metrics"], recipe.protocol.metrics)
+        result = result or "not measured"
         cells.append(f"{part}: {result}" if part else result)
     return "; ".join(cells)
 
