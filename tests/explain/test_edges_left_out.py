@@ -52,6 +52,15 @@ def test_a_weight_close_to_1_is_computed_again() -> None:
     torch.testing.assert_close(found[1], expected)
 
 
+def test_the_gradient_without_the_only_edge_of_a_target_is_0() -> None:
+    graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 2]]), 3)  # the first has a weight of 1
+    query, key, value = (nodes(3, 1, 3, seed).requires_grad_() for seed in range(3))
+    outputs_left_out(query, key, value, graph).sum().backward()
+    expected = torch.tensor([0.0, 1.0, 1.0], dtype=torch.double)
+    torch.testing.assert_close(value.grad[:, 0, 0], expected)
+    torch.testing.assert_close(key.grad, torch.zeros_like(key))
+
+
 def test_edge_values_are_left_out_too() -> None:
     graph = some_graph()
     query, key, value = (nodes(6, 2, 3, seed) for seed in range(3))

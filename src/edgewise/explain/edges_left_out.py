@@ -52,7 +52,8 @@ def outputs_left_out(
     if edge_value is not None:
         message = message + expand(edge_value)
     weight = weights[..., None]
-    exact = (out.index_select(-3, graph.target) - weight * message) / (1 - weight)
+    rest = (1 - weight).masked_fill(weight > DOMINANT, 1.0)  # whose gradient is finite
+    exact = (out.index_select(-3, graph.target) - weight * message) / rest
     if masked is None:
         return exact
     masked_of_edge = masked.index_select(-3, graph.target)
