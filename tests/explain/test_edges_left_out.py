@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from edgewise import aggregate, attend, graphs
+from edgewise.attention.attend import AttendOptions
 from edgewise.attention.biases import Projected
+from edgewise.attention.normalisers import Normaliser
 from edgewise.explain.edges_left_out import (
     effects_left_out,
     effects_of_aggregation,
@@ -52,6 +54,16 @@ def test_a_weight_close_to_1_is_computed_again() -> None:
     torch.testing.assert_close(found[1], expected)
 
 
+def test_the_gradient_without_the_only_edge_of_a_target_is_0() -> None:
+    graph = graphs.edges(torch.tensor([[0, 1, 2], [1, 2, 2]]), 3)  # the first has a weight of 1
+    query, key, value = (nodes(3, 1, 3, seed).requires_grad_() for seed in range(3))
+    outputs_left_out(query, key, value, graph).sum().backward()
+    expected = torch.tensor([0.0, 1.0, 1.0], dtype=torch.double)
+    assert value.grad is not None
+    torch.testing.assert_close(value.grad[:, 0, 0], expected)
+    torch.testing.assert_close(key.grad, torch.zeros_like(key))
+
+
 def test_edge_values_are_left_out_too() -> None:
     graph = some_graph()
     query, key, value = (nodes(6, 2, 3, seed) for seed in range(3))
@@ -77,13 +89,19 @@ def test_effects_are_products_of_the_gradient_and_the_change(scale: float) -> No
     torch.testing.assert_close(found, expected)
 
 
-def test_gradients_of_gains_are_those_of_autograd() -> None:
+@pytest.mark.parametrize("normaliser", ["softmax", "entmax", "sparsemax"])
+def test_gradients_of_gains_are_those_of_autograd(normaliser: Normaliser) -> None:
     graph = some_graph()
     query, key, value, gradient = (nodes(6, 2, 3, seed) for seed in range(4))
     bias = torch.randn(graph.num_edges, 2, dtype=torch.double)
     gain = torch.ones(graph.num_edges, 2, dtype=torch.double, requires_grad=True)
-    attend(query, key, value, graph, gain=gain, bias=bias).backward(gradient)
-    found = gradients_of_gains(query, key, value, graph, gradient, bias=bias)
+    options: AttendOptions = {"bias": bias, "normaliser": normaliser}
+    options["edge_key"], options["edge_value"] = torch.randn(
+        2, graph.num_edges, 2, 3, dtype=torch.double
+    )
+    found = gradients_of_gains(query, key, value, graph, gradient, **options)
+    options["gain"] = gain
+    attend(query, key, value, graph, **options).backward(gradient)
     torch.testing.assert_close(found, gain.grad)
 
 

@@ -48,6 +48,14 @@ def test_centralities_are_those_of_networkx() -> None:
         torch.testing.assert_close(found[name].float(), wanted, atol=1e-4, rtol=1e-3, msg=name)
 
 
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_nodes_without_edges_have_no_centrality(count: int) -> None:
+    values, _ = centralities(graphs.edges(torch.zeros(2, 0, dtype=torch.long), count))
+    ranks = values.pop("PageRank")
+    assert ranks.tolist() == pytest.approx([1 / count] * count if count else [])
+    assert all(value.tolist() == [0.0] * count for value in values.values())
+
+
 def test_betweenness_of_a_large_graph_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["edgewise.explain.centrality"], "MAX_PATH_STEPS", 1000)
     network = networkx.karate_club_graph()

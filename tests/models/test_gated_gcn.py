@@ -33,6 +33,18 @@ def test_the_convolution_by_its_formula() -> None:
     assert gates.shape == edges.shape
 
 
+def test_gradients_of_closed_gates_are_finite_in_float16() -> None:
+    """The quotient of two sums of about 1e-6, by which 1 is divided twice."""
+    torch.manual_seed(0)
+    layer, graph = GatedConvolution(WIDTH).half(), graphs.edges(torch.tensor([[0], [1]]), 2)
+    with torch.no_grad():
+        layer.edges.bias.fill_(-16.0)
+    x = torch.randn(2, WIDTH, dtype=torch.half, requires_grad=True)
+    layer(x, graph, torch.zeros(1, WIDTH, dtype=torch.half))[0].sum().backward()
+    assert x.grad.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
 def test_the_convolution_is_a_quotient_of_two_of_pyg() -> None:
     """PyG's sums are not divided: one with the values is divided by one with values of 1."""
     theirs = pytest.importorskip("torch_geometric.nn")

@@ -10,6 +10,7 @@ import torch
 from edgewise import graphs
 from edgewise.models import link_predictor
 from edgewise.models.link_predictor import _structure
+from tests.errors import refused
 
 PAIRS = torch.tensor([[0, 1, 4], [3, 1, 2]])
 
@@ -25,6 +26,17 @@ def test_direction_does_not_matter(decoder):
     out = model(PAIRS, a_graph())
     assert out.shape == (3,)
     assert torch.equal(out, model(PAIRS.flip(0), a_graph()))
+
+
+def test_an_unknown_decoder_is_refused():
+    with refused("decoder", expected="network", got="bilinear", remedy="network"):
+        link_predictor(5, decoder="bilinear")
+
+
+def test_a_single_pair_can_be_trained_on():
+    model = link_predictor(5, width=4, overlap=True).train()
+    model(PAIRS[:, :1], a_graph()).sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
 def test_inner_products():

@@ -184,6 +184,13 @@ def test_repeated_eigenvalues_are_warned_of_once_and_named() -> None:
         LearnedSpectrum(WIDTH, K, hidden=6, depth=1, heads=2).code(path)
 
 
+def test_an_eigenvalue_that_is_repeated_beyond_the_last_is_warned_of() -> None:
+    """A ring of four has the eigenvalues 0, 1, 1 and 2, so its first eigenvector is arbitrary."""
+    encoding = LearnedSpectrum(WIDTH, 1, hidden=6, depth=1, heads=2)
+    with pytest.warns(RepeatedEigenvalueWarning, match="1 of 1 graphs"):
+        assert encoding.code(graphs.grid(2, 2).bind(4)).shape == (4, 1, 2)
+
+
 def test_outputs_change_with_the_node_order_only_by_the_free_choices_of_eigenvectors() -> None:
     """A symmetric graph has no canonical basis; the same eigenvectors give the same output."""
     nodes = torch.arange(6)

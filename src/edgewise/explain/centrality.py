@@ -54,11 +54,14 @@ def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dic
         sources = np.random.default_rng(seed).permutation(sources)[:max_sources]
         notes["betweenness"] = f"estimated from {max_sources:,} of {count:,} sources"
     closeness, betweenness = _path_centralities(matrix, sources)
+    eigenvector = np.zeros(count)  # of a graph without edges, which ARPACK refuses
+    if matrix.nnz:
+        eigenvector = np.abs(eigsh(matrix, k=1, which="LA", v0=np.ones(count))[1][:, 0])
     values = {
         "degree": np.asarray(matrix.sum(1)).reshape(-1),
         "closeness": closeness,
         "betweenness": betweenness,
-        "eigenvector": np.abs(eigsh(matrix, k=1, which="LA", v0=np.ones(count))[1][:, 0]),
+        "eigenvector": eigenvector,
         "PageRank": np.array(list(networkx.pagerank(network).values())),
     }
     return {name: torch.as_tensor(value).double() for name, value in values.items()}, notes
@@ -67,10 +70,11 @@ def centralities(graph: Graph, *, seed: int = 0) -> tuple[dict[str, Tensor], dic
 def _path_centralities(matrix: Any, sources: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Compute closeness, and betweenness from ``sources`` scaled to all nodes (Brandes, 2001)."""
     count = matrix.shape[0]
+    at_once = MAX_SEARCH // max(count, 1)
     closeness, through = np.zeros(count), np.zeros(count)
     others = np.setdiff1d(np.arange(count), sources)
-    searches = [(nodes, True) for nodes in _chunks(sources, MAX_SEARCH // count)]
-    searches += [(nodes, False) for nodes in _chunks(others, MAX_SEARCH // count)]
+    searches = [(nodes, True) for nodes in _chunks(sources, at_once)]
+    searches += [(nodes, False) for nodes in _chunks(others, at_once)]
     for nodes, is_source in searches:
         column = np.arange(len(nodes))
         paths, steps = np.zeros((count, len(nodes))), np.full((count, len(nodes)), -1, np.int32)
@@ -91,7 +95,7 @@ def _path_centralities(matrix: Any, sources: NDArray[Any]) -> tuple[NDArray[Any]
             flow = np.where(steps == step, (1 + depends) / np.maximum(paths, 1), 0)
             depends += (matrix @ flow) * paths * (steps == step - 1)
         through += depends.sum(1)
-    return closeness, through * count / len(sources) / max((count - 1) * (count - 2), 1)
+    return closeness, through * count / max(len(sources), 1) / max((count - 1) * (count - 2), 1)
 
 
 def _chunks(nodes: NDArray[Any], size: int) -> list[NDArray[Any]]:

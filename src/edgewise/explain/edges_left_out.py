@@ -52,7 +52,8 @@ def outputs_left_out(
     if edge_value is not None:
         message = message + expand(edge_value)
     weight = weights[..., None]
-    exact = (out.index_select(-3, graph.target) - weight * message) / (1 - weight)
+    rest = (1 - weight).masked_fill(weight > DOMINANT, 1.0)  # whose gradient is finite
+    exact = (out.index_select(-3, graph.target) - weight * message) / rest
     if masked is None:
         return exact
     masked_of_edge = masked.index_select(-3, graph.target)
@@ -88,13 +89,19 @@ def gradients_of_gains(
     **options: Unpack[AttendOptions],
 ) -> Tensor:
     """Compute the gradient of a score of the model with respect to a gain of 1 of each edge."""
-    terms = _without(options, "edge_value", "dropout")
-    weights = attention_weights(query, key, graph, **terms)
-    value = for_each_query(query, value)
-    out = aggregate(value, graph, weight=weights)
-    at_target = _at_target(gradient, out, graph)
-    score = edge_scores(query, key, graph, **_without(terms, "bias", "normaliser"))
-    return score * weights * (_along(gradient, value, graph, {}) - at_target)
+    along = _along(gradient, value, graph, options)
+    terms = _without(options, "edge_value", "dropout", "bias", "normaliser")
+    score = edge_scores(query, key, graph, **terms).detach()
+    with torch.enable_grad():
+        factor = torch.ones_like(score, requires_grad=True)
+        scores, bias = score * factor, options.get("bias")
+        if bias is not None:
+            scores = scores + expand(bias).detach()
+        normaliser = options.get("normaliser", "softmax")
+        weights = attention_weights(
+            query, key, graph, score=None, bias=scores, normaliser=normaliser
+        )
+        return torch.autograd.grad(weights.expand_as(along), factor, along)[0]
 
 
 def gradients_of_attended(

@@ -18,6 +18,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from edgewise._utils.arguments import check_range, describe
+from edgewise._utils.errors import ArgumentError
 from edgewise.encodings import Learned
 from edgewise.graphs import Pattern, causal
 from edgewise.models.arguments import model_factory
@@ -66,6 +68,9 @@ class Forecaster(nn.Module):
         graph: Pattern = causal(),
     ) -> None:
         super().__init__()
+        check_range(
+            "season", season, "choose a shorter season or a longer history", least=1, most=history
+        )
         stack = transformer_encoder(
             width,
             depth=depth,
@@ -86,6 +91,13 @@ class Forecaster(nn.Module):
     def forward(self, history: Tensor) -> Tensor:
         """Return forecasts ``[B, horizon]``, of the unit and dtype of ``history`` ``[B, T]``."""
         season, length = self.season, history.shape[-1]
+        if length != self.direct.in_features:
+            raise ArgumentError(
+                "history",
+                expected=f"series [B, {self.direct.in_features}]",
+                got=describe(history),
+                remedy="pass as many past values as the model was built for",
+            )
         std, mean = torch.std_mean(history, dim=-1, keepdim=True)
         scale = std.masked_fill(std == 0, 1.0)
         difference = torch.zeros_like(history)  # Seasonal difference, 0 in the first season.
@@ -100,4 +112,5 @@ class Forecaster(nn.Module):
         return last_season + std * change
 
 
-forecaster = model_factory(Forecaster, depth=0)
+# The standard deviation of a single value is undefined.
+forecaster = model_factory(Forecaster, depth=0, history=2)

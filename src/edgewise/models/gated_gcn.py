@@ -12,6 +12,7 @@ Paper: Bresson and Laurent, Residual gated graph ConvNets, 2017; Luo et al., Unl
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from edgewise.attention.attend import aggregate
@@ -43,12 +44,14 @@ class GatedConvolution(GraphLayer):
         """Return features of nodes ``[..., N, width]`` and of edges ``[..., E, width]``."""
         own, value, target, source = self.nodes(x).chunk(4, dim=-1)
         edges = graph.gather_target(target) + graph.gather_source(source) + self.edges(edges)
-        gate = edges.sigmoid()
+        # In float16, the gradient of the quotient overflows if all gates of a node are small.
+        wide = torch.float32 if edges.dtype == torch.float16 else edges.dtype
+        gate = edges.to(wide).sigmoid()
         # Two calls are faster than one on stacked terms, whose copy is as large as both.
         gated = gate * graph.gather_source(value)
         message = aggregate(gated.unsqueeze(-2), incidence(graph)).squeeze(-2)
         total = aggregate(gate.unsqueeze(-2), incidence(graph)).squeeze(-2)
-        return own + message / (total + EPSILON), edges
+        return own + (message / (total + EPSILON)).to(own.dtype), edges
 
 
 class GatedGCNLayer(GraphLayer):

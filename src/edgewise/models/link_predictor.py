@@ -14,15 +14,16 @@ features. g is a network, used with ``overlap=True``.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from edgewise._utils.arguments import check_choice
 from edgewise.encodings import common_neighbours
 from edgewise.graphs import Graph, Pattern
 from edgewise.graphs.graph import bind_graph
-from edgewise.layers import FeedForward
+from edgewise.layers import FeedForward, NodeBatchNorm
 from edgewise.layers.projections import table_of
 from edgewise.models.arguments import model_factory
 from edgewise.models.graphsage import graphsage
@@ -67,6 +68,7 @@ class LinkPredictor(nn.Module):
         overlap: bool = False,
     ) -> None:
         super().__init__()
+        check_choice("decoder", decoder, get_args(Decoder))
         encoder = graphsage(width, width, width=width, depth=depth, dropout=dropout)
         self.num_nodes, self.embedding = num_nodes, nn.Embedding(num_nodes, width)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
@@ -76,7 +78,7 @@ class LinkPredictor(nn.Module):
             self.decoder[-1] = nn.Linear(width, 1)
         self.overlap = (
             nn.Sequential(
-                nn.BatchNorm1d(INDICES), nn.Linear(INDICES, width), nn.ReLU(), nn.Linear(width, 1)
+                NodeBatchNorm(INDICES), nn.Linear(INDICES, width), nn.ReLU(), nn.Linear(width, 1)
             )
             if overlap
             else None

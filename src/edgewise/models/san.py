@@ -23,7 +23,7 @@ from edgewise._utils.arguments import check_divides
 from edgewise._utils.ragged import segment_index
 from edgewise.attention.attend import attend
 from edgewise.encodings import laplacian_eigenpairs
-from edgewise.encodings.code import check_code
+from edgewise.encodings.code import GraphEncoding, check_code
 from edgewise.encodings.laplacian import (
     RepeatedEigenvalueWarning,
     has_repeated_eigenvalues,
@@ -50,7 +50,7 @@ from edgewise.models.arguments import model_factory
 from edgewise.models.gps import NormName
 
 
-class LearnedSpectrum(nn.Module):
+class LearnedSpectrum(GraphEncoding):
     r"""Add a learned encoding of the Laplacian spectrum to node features.
 
     .. math:: x_i + \tfrac{1}{m} P \sum_l \mathrm{Transformer}([A (λ_1, u_{1i}), …])_l
@@ -62,23 +62,16 @@ class LearnedSpectrum(nn.Module):
     arbitrary: renumbering the atoms of ESOL changes outputs (of about 2) by 7e-3 in the median.
     """
 
-    compares_graphs = False
-    of_pairs = False
-
     def __init__(self, width: int, k: int, *, hidden: int, depth: int, heads: int) -> None:
         super().__init__()
         self.k, self._has_warned = k, False
+        self.settings = (k,)
         self.embed = nn.Linear(2, hidden)
         self.layers = nn.ModuleList(
             TransformerLayer(hidden, heads, 2 * hidden) for _ in range(depth)
         )
         self.sum = Pool("sum")
         self.project = nn.Linear(hidden, width, bias=False)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.k,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return each node's k pairs of eigenvalue and eigenvector entry, ``[N, k, 2]``, padded
@@ -125,10 +118,11 @@ class LearnedSpectrum(nn.Module):
 @fact_of_graph
 def _spectrum(graph: Graph, k: int) -> tuple[Tensor, list[int]]:
     """Return the code ``[N, k, 2]`` and the graphs of the batch with a repeated eigenvalue."""
-    values, vectors = laplacian_eigenpairs(graph, k)
+    # One more, because the last eigenvalue can equal the first that is left out.
+    values, vectors = laplacian_eigenpairs(graph, k + 1)
     member = segment_index(member_sizes(graph), graph.num_targets)
     repeated: list[int] = has_repeated_eigenvalues(values).nonzero()[:, 0].tolist()
-    return torch.stack([values[member], vectors], dim=-1), repeated
+    return torch.stack([values[member], vectors], dim=-1)[:, :k], repeated
 
 
 def _tokens(graph: Graph, k: int) -> tuple[Tensor, Graph, Graph]:

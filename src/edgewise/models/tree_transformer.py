@@ -16,10 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from edgewise._utils.arguments import check_range
-from edgewise._utils.ragged import segment_index, starts
 from edgewise.attention.biases import EdgeTerm, TableBias
-from edgewise.encodings.code import check_code
-from edgewise.encodings.members import member_graphs, member_sizes, members_by_size, pair_index
+from edgewise.encodings.code import GraphEncoding, check_code
+from edgewise.encodings.members import (
+    member_graphs,
+    member_sizes,
+    members_by_size,
+    pair_index,
+    pair_of_edge,
+)
 from edgewise.graphs import Graph, Pattern
 from edgewise.graphs.graph import fact_of_graph
 from edgewise.layers import (
@@ -74,23 +79,18 @@ def _steps_up(adjacency: Tensor, far: int) -> Tensor:
     raise no_forest("a cycle")
 
 
-class TreeRelation(nn.Module):
+class TreeRelation(GraphEncoding):
     """Learned attention bias :math:`T[up_{ij}, down_{ij}]` by steps up and down between nodes."""
 
     of_pairs = True
-    compares_graphs = False
 
     def __init__(self, heads: int, max_distance: int = 4) -> None:
         super().__init__()
         check_range("max_distance", max_distance, "choose for example 4", least=1)
         self.max_distance = max_distance
+        self.settings = (max_distance,)
         self.table = nn.Parameter(torch.empty((max_distance + 1) ** 2 + 1, heads))
         nn.init.normal_(self.table, std=0.02)
-
-    @property
-    def settings(self) -> tuple[int, ...]:
-        """Parameters of :meth:`code`; they are part of the key under which its result is cached."""
-        return (self.max_distance,)
 
     def code(self, graph: Graph) -> Tensor:
         """Return the class of each pair of nodes, ``[P]``; compute it once per data set."""
@@ -183,15 +183,10 @@ class TreeTransformer(GraphLayer):
         Each edge has one value for the parent that attends to the child, and one for the reverse.
         """
         assert self.labels is not None
-        sizes = member_sizes(graph)
-        member = segment_index(sizes, graph.num_targets)
-        owner = member[graph.target]
-        parent, child = graph.target - starts(sizes)[owner], graph.source - starts(sizes)[owner]
-        first, side = starts(sizes.square())[owner], sizes[owner]
         down, up = self.labels(edge_attr).chunk(2, dim=-1)
         bias: Tensor = down.new_zeros(pairs, down.shape[-1])
-        bias = bias.index_add(0, first + parent * side + child, down)
-        return bias.index_add(0, first + child * side + parent, up)
+        bias = bias.index_add(0, pair_of_edge(graph), down)
+        return bias.index_add(0, pair_of_edge(graph.transpose()), up)
 
 
 tree_transformer = model_factory(TreeTransformer, depth=0, edge_width=0)

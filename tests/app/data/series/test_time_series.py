@@ -53,6 +53,15 @@ def test_the_last_season_is_what_was_known(table: str) -> None:
     assert torch.equal(model(*batch.inputs)[0], seasonal), "it begins by repeating it"
 
 
+def test_a_history_that_does_not_fit_is_refused() -> None:
+    with refused("history", expected="at least 2", got="1", remedy="history"):
+        models.forecaster(1, 3, 1)  # has no standard deviation
+    with refused("season", expected="from 1 to 4", got="6", remedy="shorter season"):
+        models.forecaster(4, 3, 6)
+    with refused("history", expected="[B, 8]", got="[2, 6]", remedy="past values"):
+        models.forecaster(8, 3, 4)(torch.randn(2, 6))
+
+
 def test_errors_by_hand() -> None:
     target = torch.tensor([[[1.0, 3.0], [2.0, 2.0]], [[0.0, 1.0], [0.0, 1.0]]])
     outputs = torch.tensor([[1.0, 3.0], [0.5, 0.5]])
