@@ -259,6 +259,8 @@ def test_distance_encoding_of_a_link() -> None:
         [1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [0, 0, 0, 2]
     ]  # fmt: skip
     torch.testing.assert_close(code[:, 4], torch.tensor([1, 0.5, 0.5, 0, 0]))
+    again = encodings.distance_encoding(made(nx.path_graph(5)), torch.tensor([1, 0, 1]), 2, walk=1)
+    assert torch.equal(again, code), "a node counts once"
 
 
 def test_members_of_one_size_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

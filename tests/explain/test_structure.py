@@ -60,6 +60,9 @@ def test_hidden_edges_are_recovered_from_weights() -> None:
         layer(torch.randn(count, 8), graphs.window(1))
     with pytest.raises(ArgumentError, match="all pairs of 12 nodes"):
         edge_recovery(windowed.layers, hidden)
+    for graph in (graphs.edges(torch.empty(2, 0).long(), count), graphs.complete().bind(count)):
+        with pytest.raises(ArgumentError, match="with and without an edge"):
+            edge_recovery(recorded.layers, graph)
 
 
 def test_a_picture_tells_recovered_edges_from_wrong_ones() -> None:

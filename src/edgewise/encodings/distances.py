@@ -210,16 +210,15 @@ def distance_encoding(
         nodes = torch.arange(graph.num_targets, device=graph.device)
     else:
         _check_set(nodes, graph.num_targets)
-    # Number of times that each node occurs in S.
-    times = torch.bincount(nodes, minlength=graph.num_targets)
+    is_in_set = torch.bincount(nodes, minlength=graph.num_targets).clamp(max=1)
     code = torch.zeros(graph.num_targets, max_distance + 2 + walk, device=graph.device)
     for members in members_by_size(graph):
-        count = times[members.nodes]
-        of_set = count[:, None].expand(members.adjacency.shape)  # [b, i, j]: i is reached from j
+        is_in = is_in_set[members.nodes]
+        of_set = is_in[:, None].expand(members.adjacency.shape)  # [b, i, j]: i is reached from j
         steps = hops(members, of_set > 0)
         kinds = torch.where((steps == FAR) | (steps > max_distance), max_distance + 1, steps)
-        counts = count.new_zeros(*count.shape, max_distance + 2).scatter_add(2, kinds, of_set)
-        columns, probability = [counts.float()], (count > 0).double()[..., None]
+        counts = is_in.new_zeros(*is_in.shape, max_distance + 2).scatter_add(2, kinds, of_set)
+        columns, probability = [counts.float()], is_in.double()[..., None]
         for _ in range(walk):
             probability = members.walk() @ probability
             columns.append(probability.float())

@@ -19,7 +19,8 @@ def edge_recovery(layers: Sequence[LayerRecord], graph: Graph) -> dict[str, floa
     pair. The layers are those of a model on the complete graph, without batch dimensions.
 
     Raises:
-        ArgumentError: no layer has all pairs of the nodes of the graph.
+        ArgumentError: no layer has all pairs of the nodes of the graph, or the graph has all pairs
+            or none.
         MissingExtraError: scikit-learn is not installed.
 
     Example:
@@ -36,9 +37,15 @@ def edge_recovery(layers: Sequence[LayerRecord], graph: Graph) -> dict[str, floa
 
     count = graph.num_targets
     low, high = torch.triu_indices(count, count, 1)
-    is_edge = torch.zeros(count, count, dtype=torch.bool)
-    is_edge[graph.target, graph.source] = True
+    is_edge = graph.dense()
     is_edge = (is_edge | is_edge.T)[low, high]
+    if is_edge.all() or not is_edge.any():
+        raise ArgumentError(
+            "graph",
+            expected="pairs of nodes with and without an edge",
+            got=f"{int(is_edge.sum())} edges of {len(low)} pairs",
+            remedy="pass the graph whose edges the heads could have found",
+        )
     areas: dict[str, float] = {}
     total = torch.zeros(len(low))
     for layer in layers:
