@@ -15,6 +15,7 @@ from edgewise.app.files.edges import read_edges
 from edgewise.app.files.frames import FrameSource
 from edgewise.app.files.read_table import read_table, table_rows
 from edgewise.app.files.reading import log
+from edgewise.app.files.rows import read_rows
 from edgewise.app.files.target_columns import TargetColumns
 from edgewise.app.kinds import find
 from edgewise.app.kinds.items import InteractionFiles
