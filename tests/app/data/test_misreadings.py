@@ -15,6 +15,7 @@ from edgewise.app.files.edges import read_edges
 from edgewise.app.files.frames import FrameSource
 from edgewise.app.files.read_table import read_table, table_rows
 from edgewise.app.files.reading import log
+from edgewise.app.files.rows import read_rows
 from edgewise.app.files.target_columns import TargetColumns
 from edgewise.app.kinds import find
 from edgewise.app.kinds.items import InteractionFiles
@@ -263,6 +264,10 @@ def test_integers_that_may_be_classes_are_named(notes: pytest.LogCaptureFixture)
     assert not notes.text
     TargetColumns(table, ["y"])
     assert "'y' has 3 different integers and is predicted as numbers" in notes.text
+    pairs = FrameSource.of(pandas.DataFrame({"sign": ["-1", "1"] * 5, "code": ["01", "02"] * 5}))
+    for name in ("sign", "code"):
+        TargetColumns(read_table(pairs), [name])
+        assert f"'{name}' has 2 different integers and is predicted as numbers" in notes.text
 
 
 def test_numbers_are_no_texts() -> None:
@@ -307,3 +312,11 @@ def test_commands_print_each_note_once(capsys: pytest.CaptureFixture[str]) -> No
             log.info("data.target: column 'y' is predicted")
     log.info("after the command")
     assert capsys.readouterr().err == "edgewise: data.target: column 'y' is predicted.\n"
+
+
+def test_a_missing_column_of_inputs_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "words.csv"
+    path.write_text("sentence,word\n1,dogs\n", encoding="utf-8")
+    remedy = "add a column 'text', or give this name to the column with the inputs"
+    with refused(str(path), expected="a column 'text'", got="sentence, word", remedy=remedy):
+        list(read_rows(path, ["text"]))

@@ -197,6 +197,8 @@ def test_another_model_keeps_the_fields_that_both_have():
     rebuilt = from_record(json.loads(json.dumps(to_record(other))))
     assert fields_of(rebuilt) == fields_of(other)
     assert differences(recipe, other)[0] == "model: bert in the run, lstm now"
+    named = with_values(find("nodes"), {"data.nodes": "nodes.csv"})
+    assert differences(named, find("nodes")) == ["data.nodes: nodes.csv in the run, '' now"]
     assert fields_of(with_values(recipe, {"model": "bert"})) == fields_of(recipe)
 
 

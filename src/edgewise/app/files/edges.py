@@ -160,7 +160,13 @@ class Fields(NamedTuple):
         are_true = map(bool, map(function, self.texts))
         return np.fromiter(are_true, dtype=bool, count=len(self.texts))[self.codes]
 
-    def refuse(self, rows: Indices, expected: str) -> None:
+    def refuse(
+        self,
+        rows: Indices,
+        expected: str,
+        remedy: str = "correct this line, mark comments with #, or, if ids are names, set "
+        "names=True (--data.names true)",
+    ) -> None:
         """Raise ArgumentError for the first of these lines, if there is one."""
         for row in rows[:1].tolist():
             if isinstance(self.path, Path) and is_text(self.path):
@@ -174,8 +180,7 @@ class Fields(NamedTuple):
                 expected=f"lines with {expected}",
                 got=repr(text[:60]),
                 line=number,
-                remedy="correct this line, mark comments with #, or, if ids are names, set "
-                "names=True (--data.names true)",
+                remedy=remedy,
             )
 
 
@@ -595,7 +600,7 @@ def _numbers(fields: Fields, columns: Sequence[Column]) -> dict[str, Tensor]:
         index, used = pandas_for("reading edges").factorize(codes)
         values = moments(fields.texts[used])[index]
         expected = f"a number or a date for {column.argument}"
-        fields.refuse(np.isnan(values).nonzero()[0], expected)
+        fields.refuse(np.isnan(values).nonzero()[0], expected, "correct or drop this line")
         numbers[column.argument] = torch.from_numpy(values)
     return numbers
 

@@ -54,5 +54,5 @@ def check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> N
                 got=f"the columns {', '.join(names)}" if names else "no columns",
                 remedy=f"rename {same[0]!r} to {column!r}"
                 if same
-                else f"add the column {column!r} of the training table, or give a column this name",
+                else f"add a column {column!r}, or give this name to the column with the inputs",
             )

@@ -241,7 +241,7 @@ def warn_misread(table: Table, name: str, classes: Sequence[str], argument: str)
 def _note_numbers(name: str, numbers: Sequence[float], argument: str) -> None:
     """Log that integers are predicted as numbers, if they are few and may be classes."""
     distinct = sorted({value for value in numbers if not math.isnan(value)})
-    if 2 < len(distinct) <= MANY and all(value.is_integer() for value in distinct):
+    if 1 < len(distinct) <= MANY and all(value.is_integer() for value in distinct):
         log.info(
             f"{argument}: column {name!r} has {len(distinct)} different integers and is predicted "
             "as numbers; for classes, set --data.task_type classification"

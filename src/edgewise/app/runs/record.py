@@ -190,10 +190,14 @@ def differences(recorded: Recipe, recipe: Recipe) -> list[str]:
     if _asked_step_size(before) == _asked_step_size(fields) is not None:
         ignored |= {*DIVIDES}
     return [
-        f"{name}: {show_value(field.value)} in the run, {show_value(fields[name].value)} now"
+        f"{name}: {_shown(field.value)} in the run, {_shown(fields[name].value)} now"
         for name, field in before.items()
         if name in fields and name not in ignored and field.value != fields[name].value
     ]
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if value == "" else f"{show_value(value)}"
 
 
 def _asked_step_size(fields: Mapping[str, Field]) -> int | None:

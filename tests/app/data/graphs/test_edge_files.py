@@ -159,7 +159,8 @@ def test_columns_of_a_table_by_name(tmp_path):
     ):
         read_interactions(written(tmp_path, table), header=True)
     path = written(tmp_path, TABLE)
-    with refused(str(path), expected="a number or a date for data.rating", got="line 3", remedy=""):
+    expected, remedy = "a number or a date for data.rating", "correct or drop this line"
+    with refused(str(path), expected=expected, got="line 3", remedy=remedy):
         read_interactions(path, user="person", further=[RATING])
 
 
