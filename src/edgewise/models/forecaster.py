@@ -86,15 +86,15 @@ class Forecaster(nn.Module):
         self.direct = nn.Linear(history, horizon, bias=False)
         for parameter in (*self.head.parameters(), *self.direct.parameters()):
             nn.init.zeros_(parameter)
-        self.horizon, self.season = horizon, season
+        self.history, self.horizon, self.season = history, horizon, season
 
     def forward(self, history: Tensor) -> Tensor:
         """Return forecasts ``[B, horizon]``, of the unit and dtype of ``history`` ``[B, T]``."""
         season, length = self.season, history.shape[-1]
-        if length != self.direct.in_features:
+        if length != self.history:
             raise ArgumentError(
                 "history",
-                expected=f"series [B, {self.direct.in_features}]",
+                expected=f"series [B, {self.history}]",
                 got=describe(history),
                 remedy="pass as many past values as the model was built for",
             )
