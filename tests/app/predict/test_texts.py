@@ -262,6 +262,28 @@ def test_words_of_a_conllu_file_get_tags(tags: Path, tmp_path: Path) -> None:
     assert nothing["error"].startswith("line 6 of new.conllu")
 
 
+LAYOUTS = {
+    "tags.txt": "the\tX\ncat\tNOUN\n\nsat\tX\n",
+    "spaces.txt": "the X\ncat NOUN\n\nsat X\n",
+    "words.txt": "the\ncat\n\nsat\n",
+    "header.txt": "pos\tword\n?\tthe\n?\tcat\n\n?\tsat\n",
+    "unknown.tsv": "the\t_\ncat\t_\n\nsat\t_\n",
+    "table.tsv": "sentence\tword\n1\tthe\n1\tcat\n2\tsat\n",
+    "table.csv": "word,sent_id\nthe,a\ncat,a\nsat,b\n",
+    "sentences.csv": "text\nthe cat\nsat\n",
+    "sentences.txt": "the cat\nsat\n",
+    "conllu.txt": "# text\n1\tthe" + "\t_" * 8 + "\n2\tcat" + "\t_" * 8 + "\n\n1\tsat" + "\t_" * 8,
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_words_of_a_file_as_for_training_get_tags(tags: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(LAYOUTS[name])
+    first, second = edgewise.load(tags).predict(tmp_path / name)
+    tagged = [[(one["word"], one["tag"]) for one in each["words"]] for each in (first, second)]
+    assert tagged == [[("the", "X"), ("cat", "NOUN")], [("sat", "X")]]
+
+
 def test_sentences_of_any_length_are_tagged_whole(tags: Path) -> None:
     words = ["the", "cat"] * 60
     (answer,) = edgewise.load(tags).predict([words])

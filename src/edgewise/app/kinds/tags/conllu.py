@@ -61,6 +61,11 @@ def words_of(block: str) -> list[str]:
     return [row[1] for row in rows if len(row) > 1 and row[0].isdecimal()]
 
 
+def words_of_conllu(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line and the words of each sentence of a CoNLL-U text."""
+    yield from ((line, words_of(block)) for line, block in blocks(text))
+
+
 def _unreadable(name: str, got: str, line: int) -> ArgumentError:
     return ArgumentError(
         name,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import get_args
 
@@ -12,10 +13,10 @@ from edgewise._utils.arguments import check_choice
 from edgewise._utils.errors import ArgumentError, counted, unknown_name
 from edgewise.app.files.files import unreadable
 from edgewise.app.files.frames import FrameSource
-from edgewise.app.files.read_table import form_of, is_table, read_table
+from edgewise.app.files.read_table import form_of, is_table, read_table, table_rows
 from edgewise.app.files.reading import raw_texts, read_own_text
 from edgewise.app.files.target_columns import note_target
-from edgewise.app.kinds.tags.conllu import COLUMNS, WIDTH, Tag, read_conllu
+from edgewise.app.kinds.tags.conllu import COLUMNS, WIDTH, Tag, blocks, read_conllu, words_of_conllu
 from edgewise.app.kinds.tags.data import TaggedSplits, TaggedWords
 from edgewise.app.train.text.labelled import Labelled
 from edgewise.app.train.text.own_files import OwnFiles, check_filled
@@ -24,6 +25,8 @@ WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "pos", "upos", "ner")
 SENTENCES = ("sentence", "sentence_id", "sent_id")
 """Usual names of the columns of words, tags and sentence numbers."""
+START = "-DOCSTART-"
+"""Line that begins a document in files of CoNLL-2003."""
 BLANK_LINE = re.compile(r"\n[ \t]*\n")
 
 
@@ -78,7 +81,7 @@ class TagFile(TaggedWords, OwnFiles):
             return self._read_table(path)
         text = read_own_text(path)
         first = next(line for line in text.split("\n") if line.strip() and line[0] != "#")
-        fields = first.split("\t") if "\t" in first else first.split()
+        fields = _fields(first)
         words, sentences = (
             _position(fields, name, usual)
             for name, usual in ((self.word, WORDS), (self.sentence, SENTENCES))
@@ -140,7 +143,7 @@ def read_lines_of_words(
     is_header = columns is not None
     word, tag = columns or (0, -1)
     for number, line in enumerate([*text.split("\n"), ""], 1):
-        if not line.strip() or line.startswith("-DOCSTART-"):
+        if not line.strip() or line.startswith(START):
             if words:
                 sentences.append(words)
             words = []
@@ -148,7 +151,7 @@ def read_lines_of_words(
         if is_header:
             is_header = line.startswith("#")  # A comment above the header.
             continue
-        fields = line.split("\t") if "\t" in line else line.split()
+        fields = _fields(line)
         if columns is None:
             fields = [field for field in fields if field]
         if len(fields) < max(2, word + 1, tag + 1) or not fields[tag].strip():
@@ -168,6 +171,50 @@ def read_lines_of_words(
             "and the columns word, tag and sentence (a number for each sentence)",
         )
     return sentences
+
+
+def words_in_rows(path: Path, word: str, sentence: str) -> Iterator[tuple[int, list[str]]] | None:
+    """Return the first line and the words of each sentence of a table with a word in each row;
+    None if the table has no column of words, or none of sentences.
+    """
+    rows = table_rows(path, argument=str(path))
+    if (first := next(rows, None)) is None:
+        return None
+    names = list(first[1])
+    positions = _position(names, word, WORDS), _position(names, sentence, SENTENCES)
+    if None in positions:
+        return None
+    words, sentences = (names[position] for position in positions if position is not None)
+    groups = groupby(chain([first], rows), key=lambda row: row[1][sentences])
+    read = ([(line, row[words].strip()) for line, row in group] for _, group in groups)
+    return ((group[0][0], [text for _, text in group]) for group in read)
+
+
+def words_in_lines(
+    text: str, word: str, tags: Collection[str]
+) -> Iterator[tuple[int, list[str]]] | None:
+    """Return the first line and the words of each sentence of a text with a word in each line, or a
+    word and its tag, and blank lines between sentences; None if the text has another form.
+    """
+    rows = [_fields(line) for line in text.split("\n") if line.strip() and line[0] != "#"]
+    if rows and len(rows[0]) == WIDTH:
+        return words_of_conllu(text)
+    header, _, rest = text.partition("\n")
+    column = _position(_fields(header), word, WORDS)
+    skipped, body = (0, text) if column is None else (1, rest)
+    is_word = (len(row) == 1 or row[-1] in tags for row in rows[skipped:])
+    has_words = "\t" in body or all(is_word)
+    if not has_words or not BLANK_LINE.search(body.strip()):
+        return None
+    return (
+        (skipped + line, [_fields(row)[column or 0].strip() for row in block.split("\n")])
+        for line, block in blocks(body)
+        if not block.startswith(START)
+    )
+
+
+def _fields(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else line.split()
 
 
 def _position(fields: list[str], name: str, usual: tuple[str, ...]) -> int | None:

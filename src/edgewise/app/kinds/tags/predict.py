@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from edgewise._utils.errors import ArgumentError
-from edgewise.app.files.read_table import form_of
+from edgewise.app.files.read_table import form_of, is_table
 from edgewise.app.files.reading import read_own_text
-from edgewise.app.kinds.tags.conllu import blocks, words_of
+from edgewise.app.kinds.tags.conllu import words_of_conllu
 from edgewise.app.kinds.tags.data import TaggedWords, encode_words
+from edgewise.app.kinds.tags.files import TagFile, words_in_lines, words_in_rows
 from edgewise.app.predict.predictor import Answer
 from edgewise.app.predict.texts import OnTexts
 from edgewise.app.train.tasks.text_classification import Tagging
@@ -25,12 +26,23 @@ class WordTags(OnTexts):
     data, task, input = TaggedWords, Tagging, "a sentence, or a list of its words"
 
     def from_file(self, path: Path) -> Iterator[tuple[int | None, Mapping[str, Any], Any]]:
-        """Read the sentences of a CoNLL-U file, a table (one per row) or a text (one per line)."""
-        if form_of(path) != ".conllu":
+        """Read the sentences of a CoNLL-U file, of a table or of lines. A row of a table, or a
+        line, has a sentence, or a word as in the training file, whose tag is not read.
+        """
+        data = self.recipe.data
+        chosen = (data.word, data.sentence) if isinstance(data, TagFile) else ("", "")
+        sentences: Iterator[tuple[int, list[str]]] | None = None
+        if form_of(path) == ".conllu":
+            sentences = words_of_conllu(read_own_text(path))
+        elif is_table(path):
+            sentences = words_in_rows(path, *chosen)
+        if sentences is None and form_of(path) in (".tsv", ".txt"):
+            tags = self.preprocessing.values["labels"]
+            sentences = words_in_lines(read_own_text(path), chosen[0], tags)
+        if sentences is None:
             yield from super().from_file(path)
             return
-        for line, block in blocks(read_own_text(path)):
-            words = words_of(block)
+        for line, words in sentences:
             yield line, {"input": " ".join(words)}, words
 
     def prepare(self, value: Any) -> list[str]:
