@@ -100,7 +100,7 @@ def test_what_cannot_be_answered_is_named(run: Run) -> None:
 def test_a_table_of_something_else_is_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
     path.write_text("smiles,y\nC,1\n")
-    with refused(str(path), expected="'Day'", got="smiles, y", remedy="column 'Day' of the train"):
+    with refused(str(path), expected="'Day'", got="smiles, y", remedy="add a column 'Day'"):
         run.predict(path)
 
 
