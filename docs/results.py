@@ -224,6 +224,13 @@ BESIDE = {
             " --out lightgcn-gowalla-filter",
         ),
     },
+    "gcn-minesweeper": {
+        "gcn-tolokers": (
+            "tolokers, 5 layers, 300 epochs; 3 folds",
+            "edgewise train gcn-minesweeper --data.name tolokers --model.depth 5"
+            " --trainer.epochs 300 --folds --out gcn-tolokers",
+        ),
+    },
     "gps-rings": {
         "distance-rings": (
             "number of nodes at each distance as features; seeds 0 to 2",
