@@ -284,6 +284,14 @@ def test_words_of_a_file_as_for_training_get_tags(tags: Path, tmp_path: Path, na
     assert tagged == [[("the", "X"), ("cat", "NOUN")], [("sat", "X")]]
 
 
+@pytest.mark.parametrize("text", ["the cat\tsat\n\na dog\n", f"{'the ' * 10}\n\na dog\n"])
+def test_lines_of_a_text_are_sentences(tags: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "new.txt").write_text(text)
+    first, second = edgewise.load(tags).predict(tmp_path / "new.txt")
+    assert len(first["words"]) == len(text.partition("\n")[0].split())
+    assert [one["word"] for one in second["words"]] == ["a", "dog"]
+
+
 def test_sentences_of_any_length_are_tagged_whole(tags: Path) -> None:
     words = ["the", "cat"] * 60
     (answer,) = edgewise.load(tags).predict([words])

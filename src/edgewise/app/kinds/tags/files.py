@@ -196,16 +196,18 @@ def words_in_lines(
     """Return the first line and the words of each sentence of a text with a word in each line, or a
     word and its tag, and blank lines between sentences; None if the text has another form.
     """
-    rows = [_fields(line) for line in text.split("\n") if line.strip() and line[0] != "#"]
-    if rows and len(rows[0]) == WIDTH:
+    first = next((line for line in text.split("\n") if line.strip() and line[0] != "#"), "")
+    if first.count("\t") == WIDTH - 1:
         return words_of_conllu(text)
     header, _, rest = text.partition("\n")
     column = _position(_fields(header), word, WORDS)
     skipped, body = (0, text) if column is None else (1, rest)
-    is_word = (len(row) == 1 or row[-1] in tags for row in rows[skipped:])
-    has_words = "\t" in body or all(is_word)
-    if not has_words or not BLANK_LINE.search(body.strip()):
+    if not BLANK_LINE.search(body.strip()):
         return None
+    for line in body.split("\n"):
+        fields = _fields(line)
+        if "\t" not in line and len(fields) > 1 and fields[-1] not in tags:
+            return None
     return (
         (skipped + line, [_fields(row)[column or 0].strip() for row in block.split("\n")])
         for line, block in blocks(body)
