@@ -80,7 +80,7 @@ def test_a_broken_package_is_named_and_the_other_recipes_work(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow(after=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--help"], ["train", "digits", "--help"], ["train", "--help"]])
 def test_packages_are_imported_only_if_needed(words: list[str], tmp_path: Path) -> None:
     package(

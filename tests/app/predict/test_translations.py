@@ -22,6 +22,8 @@ pytest.importorskip("lightning")
 pytest.importorskip("tokenizers")
 pytest.importorskip("sacrebleu")
 
+pytestmark = pytest.mark.slow
+
 WORDS = {"the": "die", "cat": "Katze", "dog": "Hund", "sat": "saß", "ran": "lief", "on": "auf"}
 
 
@@ -49,7 +51,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-@pytest.mark.slow
 def test_texts_become_what_was_measured(run: Path) -> None:
     from sacrebleu import metrics
 
