@@ -14,9 +14,15 @@ from edgewise.app.train.recipe import OptimizerSettings, Protocol, Recipe, Train
 from edgewise.app.train.schedule import CosineSchedule
 from edgewise.app.train.tasks.regression import Regression
 
-BY = "10,000 / 1,000 / 1,000 molecules; best of 32 epochs by validation"
 _SMALL = "(Dwivedi et al., 2020; 4 layers)"
 _LARGE = "(Dwivedi et al., 2020; 16 layers)"
+
+
+def _best_of(epochs: int) -> str:
+    return f"10,000 / 1,000 / 1,000 molecules; best of {epochs} epochs by validation"
+
+
+BY = _best_of(32)
 
 
 def _published(value: str, epochs: str = "2,000") -> str:
@@ -68,7 +74,7 @@ graphormer_zinc = replace(
     protocol=Protocol(
         ("test/mae",),
         _published("0.122 (Ying et al., 2021)", "10,000"),
-        BY.replace("32", "60"),
+        _best_of(60),
         seeds=3,
     ),
 )
@@ -96,9 +102,7 @@ grit_zinc = replace(
     summary="GRIT on ZINC: attention with states of pairs, with 5 of the paper's 10 layers",
     model=partial(models.grit, width=64, depth=5),
     trainer=replace(gin_zinc.trainer, epochs=8),
-    protocol=Protocol(
-        ("test/mae",), _published("0.059 (Ma et al., 2023; 10 layers)"), BY.replace("32", "8")
-    ),
+    protocol=Protocol(("test/mae",), _published("0.059 (Ma et al., 2023; 10 layers)"), _best_of(8)),
 )
 
 esa_zinc = replace(
@@ -115,7 +119,5 @@ token_gt_zinc = replace(
     summary="TokenGT on ZINC: atoms and bonds are tokens of a plain Transformer",
     model=partial(models.token_gt, width=80, depth=8, heads=8),
     trainer=replace(gin_zinc.trainer, epochs=12),
-    protocol=Protocol(
-        ("test/mae",), "none (not published with these settings)", BY.replace("32", "12")
-    ),
+    protocol=Protocol(("test/mae",), "none (not published with these settings)", _best_of(12)),
 )

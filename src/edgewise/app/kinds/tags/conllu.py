@@ -63,7 +63,8 @@ def words_of(block: str) -> list[str]:
 
 def words_of_conllu(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the first line and the words of each sentence of a CoNLL-U text."""
-    yield from ((line, words_of(block)) for line, block in blocks(text))
+    for line, block in blocks(text):
+        yield line, words_of(block)
 
 
 def _unreadable(name: str, got: str, line: int) -> ArgumentError:

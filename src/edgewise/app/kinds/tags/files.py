@@ -80,7 +80,7 @@ class TagFile(TaggedWords, OwnFiles):
         if isinstance(path, FrameSource) or (is_table(path) and form_of(path) != ".tsv"):
             return self._read_table(path)
         text = read_own_text(path)
-        first = next(line for line in text.split("\n") if line.strip() and line[0] != "#")
+        first = _first_line(text)
         fields = _fields(first)
         words, sentences = (
             _position(fields, name, usual)
@@ -196,8 +196,7 @@ def words_in_lines(
     """Return the first line and the words of each sentence of a text with a word in each line, or a
     word and its tag, and blank lines between sentences; None if the text has another form.
     """
-    first = next((line for line in text.split("\n") if line.strip() and line[0] != "#"), "")
-    if first.count("\t") == WIDTH - 1:
+    if _first_line(text).count("\t") == WIDTH - 1:
         return words_of_conllu(text)
     header, _, rest = text.partition("\n")
     column = _position(_fields(header), word, WORDS)
@@ -213,6 +212,11 @@ def words_in_lines(
         for line, block in blocks(body)
         if not block.startswith(START)
     )
+
+
+def _first_line(text: str) -> str:
+    """Return the first line that is neither blank nor a comment; empty if there is none."""
+    return next((line for line in text.split("\n") if line.strip() and line[0] != "#"), "")
 
 
 def _fields(line: str) -> list[str]:
